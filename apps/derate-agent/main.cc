@@ -52,6 +52,13 @@ struct CommandLine {
 Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
   TRY(loop.add_signals(kStop, EventLoop::Priority::round, [&](int) { loop.stop(); }));
   TRY(loop.add_signals(kIgnored, EventLoop::Priority::round, [](int) {}));
+  ServiceNotices notices;
+  // systemd waits for READY=1, and its queue may be full just now.
+  constexpr Duration kTryAgain = std::chrono::milliseconds(500);
+  EventLoop::Timer ready;
+  ready = TRY(loop.add_timer(EventLoop::Priority::heartbeat, [&] {
+    if (!notices.send_owed()) ready.set(clock.now() + kTryAgain);
+  }));
   std::uint64_t watchdog_us = 0;
   EventLoop::Timer alive;
   if (::sd_watchdog_enabled(0, &watchdog_us) > 0) {
@@ -61,7 +68,8 @@ Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
     }));
     alive.set(clock.now());
   }
-  (void)notify_service("READY=1");
+  notices.ready();
+  ready.set(clock.now());
   TRY(loop.run());
   (void)notify_service("STOPPING=1");
   return {};

@@ -22,6 +22,7 @@
 #include "policy/registry/registry.h"
 #include "run_at_daemon.h"
 #include "run_command.h"
+#include "run_report.h"
 #include "run_session.h"
 #include "run_ungoverned.h"
 #include "service/transport/listen.h"
@@ -143,7 +144,9 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
-  if (const auto reported = report(session, options, *code, time); !reported.ok())
+  // Who reads the account may let it wait, and the guard kills who is silent.
+  const auto patience = patience_for_reader([link] { (void)beat(link).ok(); });
+  if (const auto reported = report(session, options, *code, time, patience); !reported.ok())
     log.error(reported.error().message);
   return *code;
 }

@@ -177,7 +177,8 @@ Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, c
   }
   RunAccount account = account_of(run, time);
   account.exit_code = code;
-  if (const auto written = write_account(account, options, file); !written.ok())
+  if (const auto written = write_account(account, options, file, patience_for_reader());
+      !written.ok())
     log.error(written.error().message);
   return code;
 }

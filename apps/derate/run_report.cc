@@ -1,9 +1,16 @@
 #include "run_report.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
 #include "base/json.h"
+#include "base/write_now.h"
 #include "run_command.h"
+#include "service/transport/signals.h"
 #include "simulated.h"
 #include "terminal/output.h"
 
@@ -37,19 +44,36 @@ Json json_of(const RunAccount& account, const std::vector<std::string>& command)
   return out;
 }
 
+// On standard error, which a pipe or a terminal takes when its reader does. This process may have
+// to go on meanwhile.
+Result<void> show(const std::string& text, const std::function<bool()>& goes_on) {
+  SystemClock clock;
+  if (write_while(STDERR_FILENO, shown_text(text, false), clock, goes_on)) return {};
+  return Error{Errc::interrupted, "the account was not taken: nobody reads standard error"};
+}
+
 }  // namespace
 
 Result<void> write_account(const RunAccount& account, const RunOptions& options,
-                           std::optional<TextFile>& file) {
+                           std::optional<TextFile>& file, const std::function<bool()>& goes_on) {
   const std::string text =
       options.json ? json_text(json_of(account, options.command), 2) + "\n" : text_of(account);
   if (file) {
     auto written = file->write(text);
-    if (!written.ok()) write_text(stderr, text_of(account));  // better seen than lost
+    if (!written.ok()) (void)show(text_of(account), goes_on).ok();  // better seen than lost
     return written;
   }
-  write_text(stderr, options.json ? printing_json(text) : text);
-  return {};
+  return show(options.json ? printing_json(text) : text, goes_on);
+}
+
+std::function<bool()> patience_for_reader(std::function<void()> alive) {
+  clear_stop_signal();  // of the command's time
+  const auto clock = std::make_shared<SystemClock>();
+  const Instant end = clock->now() + std::chrono::minutes(1);
+  return [clock, end, alive = std::move(alive)] {
+    alive();
+    return clock->now() < end && take_stop_signal() == 0;
+  };
 }
 
 }  // namespace derate::cli

@@ -1,6 +1,7 @@
 // The account at the end of `derate run` and `derate tune run`, for people and as JSON.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +22,13 @@ struct RunAccount {
   Instant now{};
 };
 
-// To `file`, else to standard error: standard output is the command's. Errors: it could not be
-// written; then it is on standard error.
+// To `file`, else to standard error: standard output is the command's. A reader who takes nothing
+// is waited for as long as `goes_on`, which is called some times a second. Errors: it could not be
+// written to the file; then it is on standard error. interrupted: nobody took it.
 Result<void> write_account(const RunAccount& account, const RunOptions& options,
-                           std::optional<TextFile>& file);
+                           std::optional<TextFile>& file, const std::function<bool()>& goes_on);
+
+// Until a signal comes, and for a minute at most; `alive` is called.
+std::function<bool()> patience_for_reader(std::function<void()> alive = [] {});
 
 }  // namespace derate::cli

@@ -95,7 +95,8 @@ FleetOptions fleet_options(RunSession& session, GuardLink* link) {
   out.journal = machine_journal();
   out.audit = AuditLog::on_a_thread(audit_file());
   out.leases = {[link](const DomainId& domain) { return link->lease(domain); },
-                [link](const DomainId& domain) { link->release(domain); }};
+                [link](const DomainId& domain) { link->release(domain); },
+                [link] { return link->take_lost(); }};
   return out;
 }
 
@@ -287,8 +288,10 @@ Result<void> prepare(RunSession& session, const RunOptions& options, const Chose
   TRY(assign(session, tuning));
   add_sinks(session);
   if (!options.report.empty()) session.report = TRY(TextFile::create(options.report));
-  if (!options.records.empty())
+  if (!options.records.empty()) {
     session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
+    session.records->write_on_a_thread();
+  }
   for (const ManagedGpu& gpu : session.gpus())
     if (gpu.open.sim != nullptr)
       session.baselines.push_back(std::make_unique<BaselineGpu>(
@@ -328,7 +331,8 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   return {};
 }
 
-Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time) {
+Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time,
+                    const std::function<bool()>& goes_on) {
   RunAccount account{.exit_code = exit_code,
                      .time = time,
                      .gpus = {},
@@ -353,7 +357,7 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
   for (const OpenGpu& gpu : session.others)
     if (const GpuId& id = gpu.source->capability().id; session.elsewhere.contains(id.uuid))
       account.notes.push_back(works_elsewhere(id));
-  return write_account(account, options, session.report);
+  return write_account(account, options, session.report, goes_on);
 }
 
 }  // namespace derate::cli

@@ -2,6 +2,7 @@
 // tuned, while it runs, and the reports of them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -90,7 +91,8 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth);
 void publish(const RunSession& session, StateFile& state);
 // Gives everything back, once; what could not be is logged.
 void give_back(RunSession& session);
-// What came of it, where the options want it. Errors: it could not be written there.
-Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time);
+// What came of it, where the options want it. Errors: it could not be written there (run_report.h).
+Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time,
+                    const std::function<bool()>& goes_on);
 
 }  // namespace derate::cli

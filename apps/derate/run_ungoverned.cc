@@ -33,8 +33,8 @@ Result<int> run_ungoverned(const RunOptions& options, const std::optional<RunAs>
   }
   const RunAccount account{
       .exit_code = *code, .time = clock.now() - begin, .gpus = {}, .notes = {why}};
-  if (const auto written = write_account(account, options, file); !written.ok())
-    log.error(written.error().message);
+  const auto written = write_account(account, options, file, patience_for_reader(hooks.alive));
+  if (!written.ok()) log.error(written.error().message);
   return *code;
 }
 

@@ -70,7 +70,8 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.fleet.audit = AuditLog::on_a_thread(audit_file());
   out.fleet.open = begin_opening;
   out.fleet.leases = {[&link](const DomainId& domain) { return link.lease(domain); },
-                      [&link](const DomainId& domain) { link.release(domain); }};
+                      [&link](const DomainId& domain) { link.release(domain); },
+                      [&link] { return link.take_lost(); }};
   out.fleet.log = log;
   out.fleet.alive = [&link, last = Instant{}]() mutable {
     const Instant now = SystemClock().now();
@@ -98,6 +99,7 @@ Result<Records> open_records(const std::string& path) {
 
 void add_records_sink(WorkerOptions& worker, Records& records, const Log& log) {
   if (!records) return;
+  records->write_on_a_thread();
   worker.sinks.push_back([&records, log, failed = false](const GpuRecord& each) mutable {
     const auto written = records->add(each.record);
     if (!written.ok() && !std::exchange(failed, true)) log.error(written.error().message);
@@ -289,6 +291,9 @@ Result<void> add_sources(Parts& parts) {
 Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link,
                                 const Log& log) {
   SystemClock clock;
+  const Defer at_the_end([&records] {
+    if (records) records->finish();
+  });
   const Settings settings = TRY(load_settings(options.config));
   // Before there is a caller: its threads begin with what is open.
   const auto closer = std::make_shared<SocketCloser>();
@@ -365,13 +370,13 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
   return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
 }
 
-// A lease whose file was removed keeps no second daemon out.
-void keep_alone(UniqueFd& alone, const std::string& who, const Log& log) {
-  if (is_lease_of(alone.get(), run_directory(), "derated")) return;
+// A lease whose file was removed keeps no second daemon out. What is to be logged.
+std::string keep_alone(UniqueFd& alone, const std::string& who) {
+  if (is_lease_of(alone.get(), run_directory(), "derated")) return "";
   auto anew = take_lease(run_directory(), "derated", who);
-  if (!anew.ok()) return;
+  if (!anew.ok()) return "";
   alone = *std::move(anew);
-  log.warning("derated's own lease was removed from the run folder: taken anew");
+  return "derated's own lease was removed from the run folder: taken anew";
 }
 
 Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
@@ -401,11 +406,11 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   };
   ServiceNotices notices;
   hooks.alive = [&notices] { notices.alive(); };
-  hooks.each_second = [&] { keep_alone(*alone, who, log); };
+  hooks.each_second = [&] { return keep_alone(*alone, who); };
   bool ready = false;
-  hooks.ready = [&ready, &notices, &log](std::string_view status) {
+  hooks.ready = [&ready, &notices](std::string_view status) {
     notices.ready(status);
-    if (!std::exchange(ready, true)) log.info("ready");
+    ready = true;
   };
   hooks.log = log;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));

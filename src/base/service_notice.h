@@ -14,21 +14,23 @@ bool notify_service(std::string_view state);
 // The notices of a service: what could not be sent is sent with the next one.
 class ServiceNotices {
  public:
-  // `status`: the line that `systemctl status` shows.
-  void ready(std::string_view status) {
-    owed_ = "READY=1\nSTATUS=" + std::string(status);
+  // `status`: the line that `systemctl status` shows; empty: none.
+  void ready(std::string_view status = {}) {
+    owed_ = "READY=1";
+    if (!status.empty()) owed_ += "\nSTATUS=" + std::string(status);
     send_owed();
   }
   void alive() {
     send_owed();
     (void)notify_service("WATCHDOG=1");
   }
-
- private:
-  void send_owed() {
+  // Tries again where something could not be sent. False: it still cannot.
+  bool send_owed() {
     if (!owed_.empty() && notify_service(owed_)) owed_.clear();
+    return owed_.empty();
   }
 
+ private:
   std::string owed_;
 };
 

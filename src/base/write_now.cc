@@ -3,51 +3,93 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
+#include <optional>
 
 #include "base/unique_fd.h"
 
 namespace derate {
 namespace {
 
-bool wrote_all(ssize_t written, std::string_view text) {
-  return written == static_cast<ssize_t>(text.size());
+// How often it is looked whether there is room again.
+constexpr Duration kReaderLook = std::chrono::milliseconds(50);
+
+// Bytes that were taken, 0 where there is no room now; empty: none will ever be taken.
+using Taken = std::optional<std::size_t>;
+
+Taken taken(ssize_t written) {
+  if (written >= 0) return static_cast<std::size_t>(written);
+  const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return later ? Taken(0) : std::nullopt;
 }
 
-// Between the look and the write another process may take the room: only where no descriptor of
-// our own can be had.
-bool write_if_there_is_room(int fd, std::string_view text) {
+// Between the look and the write another process may take the room, and a terminal may have less
+// room than the text is long: only where no descriptor of our own can be had.
+Taken write_if_there_is_room(int fd, std::string_view text) {
   pollfd wanted{fd, POLLOUT, 0};
-  if (::poll(&wanted, 1, 0) <= 0 || wanted.revents != POLLOUT) return false;
-  return wrote_all(::write(fd, text.data(), text.size()), text);
+  if (::poll(&wanted, 1, 0) <= 0) return 0;
+  if (wanted.revents != POLLOUT) return std::nullopt;
+  return taken(::write(fd, text.data(), text.size()));
+}
+
+constexpr int kOwn = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+// Who has changed its user (su) may not open its terminal by its own name, but by this one.
+UniqueFd own_terminal(int fd) {
+  UniqueFd own(::open("/dev/tty", kOwn));
+  unsigned wanted = 0, found = 0;
+  if (own.valid() && ::ioctl(fd, TIOCGDEV, &wanted) == 0 &&
+      ::ioctl(own.get(), TIOCGDEV, &found) == 0 && wanted == found)
+    return own;
+  return {};
 }
 
 // O_NONBLOCK belongs to an open file, which others share: the command's own output would get it,
 // too. So the same pipe or terminal is opened once more.
-bool write_by_own_descriptor(int fd, std::string_view text) {
-  const UniqueFd own(::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
-                            O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (own.valid()) return wrote_all(::write(own.get(), text.data(), text.size()), text);
+Taken write_by_own_descriptor(int fd, std::string_view text) {
+  UniqueFd own(::open(fmt::format("/proc/self/fd/{}", fd).c_str(), kOwn));
   // Nobody reads the pipe any more, or the terminal is gone.
-  if (errno == ENXIO || errno == EIO) return false;
+  if (!own.valid() && (errno == ENXIO || errno == EIO)) return std::nullopt;
+  if (!own.valid()) own = own_terminal(fd);
+  if (own.valid()) return taken(::write(own.get(), text.data(), text.size()));
   return write_if_there_is_room(fd, text);
+}
+
+// PIPE_BUF bytes at most: a pipe takes those at once or not at all.
+Taken write_some(int fd, std::string_view text) {
+  text = text.substr(0, PIPE_BUF);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return std::nullopt;
+  if (S_ISSOCK(info.st_mode))
+    return taken(::send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) return write_by_own_descriptor(fd, text);
+  return taken(::write(fd, text.data(), text.size()));
 }
 
 }  // namespace
 
 bool write_now(int fd, std::string_view text) {
   text = text.substr(0, PIPE_BUF);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return false;
-  if (S_ISSOCK(info.st_mode))
-    return wrote_all(::send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL), text);
-  if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) return write_by_own_descriptor(fd, text);
-  return wrote_all(::write(fd, text.data(), text.size()), text);
+  return write_some(fd, text) == text.size();
+}
+
+bool write_while(int fd, std::string_view text, Clock& clock,
+                 const std::function<bool()>& goes_on) {
+  while (!text.empty()) {
+    const Taken some = write_some(fd, text);
+    if (!some) return false;
+    text.remove_prefix(*some);
+    if (*some > 0) continue;
+    if (!goes_on()) return false;
+    clock.sleep_until(clock.now() + kReaderLook);
+  }
+  return true;
 }
 
 void LineWriter::write(std::string_view line) {

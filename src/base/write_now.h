@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+
+#include "base/clock.h"
 
 namespace derate {
 
@@ -13,6 +16,10 @@ namespace derate {
 // takes all or nothing, a terminal may take a part. The signals that a write can raise are the
 // caller's to ignore (ignore_signals_of_writes()). Only a file on a disk that hangs can hold it up.
 bool write_now(int fd, std::string_view text);
+
+// Writes all of it as there is room, asking `goes_on` in between, which is called some times a
+// second. False if that has ended it, or if nobody reads any more. As write_now() in all else.
+bool write_while(int fd, std::string_view text, Clock& clock, const std::function<bool()>& goes_on);
 
 // Lines that cannot be written are left out and counted; the next one that can says how many.
 class LineWriter {

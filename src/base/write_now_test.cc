@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,8 +15,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/clock.h"
 #include "base/outermost.h"
 #include "base/service_notice.h"
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -87,6 +90,50 @@ TEST_F(WriteNow, AStoppedTerminalIsNotWaitedFor) {
   EXPECT_TRUE(write_now(terminal.get(), "line\n"));
   // Nobody reads it: what does not fit is left out.
   for (int i = 0; i < 200; ++i) (void)write_now(terminal.get(), std::string(1000, 'x') + "\n");
+}
+
+// As after su: the terminal is another user's, and its name cannot be opened.
+TEST_F(WriteNow, AnotherUsersTerminalIsNotWaitedFor) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becomes another user, which root may";
+  const UniqueFd keyboard(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(keyboard.valid() && ::grantpt(keyboard.get()) == 0 &&
+              ::unlockpt(keyboard.get()) == 0);
+  const UniqueFd terminal(::open(::ptsname(keyboard.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const std::string seen = as_user(kNobody, [&] {
+    ::alarm(30);
+    ::setsid();
+    if (::ioctl(terminal.get(), TIOCSCTTY, 0) != 0) return std::string("no terminal of its own");
+    int taken = 0;
+    for (int i = 0; i < 200; ++i) taken += write_now(terminal.get(), std::string(1000, 'x'));
+    return std::string(taken > 0 ? "some" : "none");
+  });
+  EXPECT_EQ(seen, "some");
+}
+
+TEST_F(WriteNow, ALongTextGoesOnAsThereIsRoomUntilSomebodyEndsIt) {
+  const Pipe pipe;
+  const std::string text(300'000, 'x');
+  std::size_t read = 0;
+  FakeClock clock;
+  const auto reads = [&] {
+    for (std::string part = pipe.read(); !part.empty(); part = pipe.read()) read += part.size();
+    return true;
+  };
+  EXPECT_TRUE(write_while(pipe.writer.get(), text, clock, reads));
+  reads();
+  EXPECT_EQ(read, text.size());
+  int asked = 0;
+  EXPECT_FALSE(write_while(pipe.writer.get(), text, clock, [&] { return ++asked < 10; }));
+  EXPECT_EQ(asked, 10);
+}
+
+TEST_F(WriteNow, WhereNobodyReadsAnyMoreALongTextEnds) {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  Pipe pipe;
+  pipe.reader = UniqueFd();
+  FakeClock clock;
+  EXPECT_FALSE(write_while(pipe.writer.get(), "text", clock, [] { return true; }));
+  std::signal(SIGPIPE, before);
 }
 
 TEST_F(WriteNow, AFullSocketIsNotWaitedFor) {
@@ -166,6 +213,13 @@ TEST_F(WriteNow, ANotifySocketThatNobodyReadsIsNotWaitedFor) {
   EXPECT_EQ(systemd.read(), "WATCHDOG=1");
   notices.alive();
   EXPECT_EQ(systemd.read(), "WATCHDOG=1");
+  // Nor by who has no watchdog.
+  while (notify_service("WATCHDOG=1")) continue;
+  notices.ready();
+  EXPECT_FALSE(notices.send_owed());
+  while (!systemd.read().empty()) continue;
+  EXPECT_TRUE(notices.send_owed());
+  EXPECT_EQ(systemd.read(), "READY=1");
 }
 
 TEST_F(WriteNow, WithoutANotifySocketNothingIsOwed) {

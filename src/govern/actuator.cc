@@ -133,8 +133,11 @@ std::optional<Actuation> Actuator::drifted(const std::string& what, const char* 
 void Actuator::forget(const char* knob) {
   entry().knobs[knob].written = false;
   if (!options_.journal_handle) return;
-  const Journal& journal = options_.journal_handle->journal;
-  (void)(entry().any_written() ? journal.write(entry()) : journal.remove(entry().domain)).ok();
+  options_.journal_handle->over = !entry().any_written();
+  if (options_.journal_handle->over)
+    (void)close_journal().ok();
+  else
+    (void)options_.journal_handle->journal.write(entry()).ok();
 }
 
 Actuation Actuator::failed(std::string why, Instant now) {
@@ -163,7 +166,7 @@ Result<void> Actuator::journal_found(const char* knob) {
     entry().knobs[knob].written = false;
     return std::move(kept).with("no journal, so nothing is written to the GPU");
   }
-  journal_over_ = false;  // it is needed again
+  options_.journal_handle->over = false;  // it is needed again
   return {};
 }
 
@@ -244,9 +247,10 @@ Result<void> Actuator::restore() {
 }
 
 Result<void> Actuator::close_journal() {
-  if (!journal_over_ || control_ == nullptr) return {};
+  const bool over = options_.journal_handle && options_.journal_handle->over;
+  if (!over || control_ == nullptr) return {};
   TRY(options_.journal_handle->journal.remove(entry().domain));
-  journal_over_ = false;
+  options_.journal_handle->over = false;
   return {};
 }
 
@@ -261,7 +265,7 @@ Result<void> Actuator::restore_device() {
   if (!restored.ok()) return restored;
   found_known_ = false;
   failure_.clear();
-  journal_over_ = options_.journal_handle.has_value();
+  if (options_.journal_handle) options_.journal_handle->over = true;
   return {};
 }
 

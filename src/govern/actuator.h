@@ -31,6 +31,7 @@ enum class DriftRule : std::uint8_t {
 struct JournalHandle {
   Journal journal;
   JournalEntry entry;  // whose GPU, who writes; the settings are filled in before the first write
+  bool over = false;   // nothing is left to restore, and the entry is still there
 };
 
 struct ActuatorOptions {
@@ -109,7 +110,6 @@ class Actuator {
   ActuatorOptions options_;
   JournalEntry own_entry_;  // where there is no journal
   bool found_known_ = false;
-  bool journal_over_ = false;  // nothing is left to restore, and the journal is still there
   ClockLockVerifier watch_;
   Setting target_, in_force_;
   bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "base/test_folder.h"
@@ -379,6 +381,33 @@ TEST_F(KeptActuator, ALaterWriteThatIsRefusedKeepsTheJournal) {
   EXPECT_EQ(w.tick(set(1200), 1530).outcome, Outcome::failed);
   ASSERT_EQ(left().size(), 1u);
   EXPECT_TRUE(left()[0].is_written(kClockLock));
+}
+
+// Who comes next would find it and take the GPU for governed: it stays this one's to remove.
+TEST_F(KeptActuator, AJournalThatCannotBeRemovedIsStillOwed) {
+  const std::string folder = folder_ + "/journal";
+  for (const bool refused_at_first : {false, true}) {
+    Watched w({.journal_handle = journal_handle(folder)});
+    w.tick(kHold, 1530);
+    if (!refused_at_first) EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
+    // In its folder's place a file: nothing there can be removed.
+    w.control.on_next_call = [&] {
+      std::filesystem::rename(folder, folder + "x");
+      std::ofstream(folder) << "";
+    };
+    w.control.refuse = refused_at_first;
+    if (refused_at_first)
+      EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::failed);
+    else
+      EXPECT_FALSE(w.actuator->restore().ok());
+    EXPECT_TRUE(w.actuator->journal_handle()->over);
+    std::filesystem::remove(folder);
+    std::filesystem::rename(folder + "x", folder);
+    EXPECT_EQ(Journal(folder).read(kLife)->entries.size(), 1u);
+    EXPECT_TRUE(w.actuator->restore().ok());
+    EXPECT_FALSE(w.actuator->journal_handle()->over);
+    EXPECT_TRUE(Journal(folder).read(kLife)->entries.empty());
+  }
 }
 
 TEST_F(KeptActuator, NoJournalNoWrites) {

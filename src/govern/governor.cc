@@ -136,7 +136,7 @@ void Governor::add(GovernedGpu gpu) { gpus_.push_back(make_state(std::move(gpu))
 
 std::optional<JournalHandle> Governor::unrestored(std::size_t at) const {
   const auto& handle = gpus_[at]->actuator.journal_handle();
-  const bool any = handle && handle->entry.any_written();
+  const bool any = handle && (handle->entry.any_written() || handle->over);
   return any ? handle : std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
 constexpr Duration kMostBetweenBeats = std::chrono::seconds(1);
 constexpr Duration kTidyTime = std::chrono::seconds(1);
+constexpr Duration kLookTime = std::chrono::seconds(1);  // for what is left, on a disk
 constexpr Duration kLookAtLeasesEvery = std::chrono::seconds(1);
 
 // No exception goes on in a process that was forked, or costs another domain its restore.
@@ -42,10 +44,25 @@ int exit_code_in_child(const std::function<int()>& work) noexcept {
   }
 }
 
+// Of a step on the way to the restore, which does without it: where there is no memory, say.
+template <class Step>
+void try_to(const Step& step) noexcept {
+  try {
+    step();
+  } catch (...) {
+  }
+}
+
+// A file's disk may not answer, and nothing says so before the write.
+bool is_file(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 }  // namespace
 
 struct GuardMessage {
-  // renewed: of a lease whose file was removed; nobody requested it.
+  // renewed, lost: of a lease whose file was removed; nobody requested it.
   enum class Kind : std::uint32_t {
     beat,
     ready,
@@ -55,12 +72,12 @@ struct GuardMessage {
     granted,
     refused,
     renewed,
-    ended
+    lost
   };
   Kind kind = Kind::beat;
-  std::int32_t number = 0;       // started: the child; refused: the error's code; ended: with it
+  std::int32_t number = 0;       // started: the child; refused: the error's code
   std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
-  std::array<char, 200> name{};  // of the domain: lease, release, granted, refused
+  std::array<char, 200> name{};  // of the domain: lease, release, granted, refused, renewed, lost
   std::array<char, 512> text{};  // refused: the error; ready: what the worker does
 };
 
@@ -140,6 +157,29 @@ bool wait_for(int fd, int timeout_ms) {
   return ::poll(&wanted, 1, timeout_ms) > 0;
 }
 
+bool write_whole(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno != EINTR) return false;
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  }
+  return true;
+}
+
+// Until nobody writes any more; empty where somebody still does at `end`.
+std::optional<std::string> read_to_end(int fd, const Clock& clock, Instant end) {
+  std::string out;
+  char buffer[4096];
+  while (clock.now() < end) {
+    const auto left = std::chrono::ceil<milliseconds>(end - clock.now());
+    if (!wait_for(fd, static_cast<int>(left.count()))) continue;
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n == 0) return out;
+    if (n > 0) out.append(buffer, static_cast<std::size_t>(n));
+  }
+  return std::nullopt;
+}
+
 // What would end a process goes to the worker, which knows how to end.
 constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
@@ -167,16 +207,25 @@ class Guard {
   void look_around(Duration at_most);
   void take_signals();
   void take_messages();
+  void take(const Message& request);
   void answer_lease(const Message& request);
   Result<UniqueFd> take(const std::string& name) const;
   void look_at_leases();
+  void look_at_lease(const std::string& name, UniqueFd& lease);
   void reap_worker();
-  void kill_worker(const std::string& why);
+  bool is_silent();
+  void kill_worker();
+  void report_killed(const std::string& why);
   void report(LogLevel level, std::string text, LogFields fields = {},
-              LogPlace at = LogPlace::here());
+              LogPlace at = LogPlace::here()) noexcept;
   void write_reports();
+  void supervise_to_its_end();
+  void report_death(bool killed);
+  std::vector<DomainId> left_over();
   void restore_what_is_left();
+  void await_child(pid_t process);
   void tidy_up();
+  bool adopted_runs(std::optional<int>& status) const;
   void wait_for_adopted();
 
   const GuardOptions& options_;
@@ -186,8 +235,11 @@ class Guard {
   UniqueFd signals_, link_;
   pid_t worker_ = -1;
   std::optional<int> worker_status_;  // once it is dead
-  std::optional<int> ended_with_;     // its exit code, as it says before it exits
-  std::optional<Instant> killed_at_, stop_asked_;
+  struct Ending {
+    std::optional<Instant> stop_asked, killed_at;
+    std::optional<Instant> dead_at;  // since when it has been dead and not reaped
+    bool left_behind = false;        // it is not reaped: a call of it does not return
+  } ending_;
   Instant last_beat_{};
   pid_t adopted_ = -1;
   struct Leases {
@@ -195,7 +247,12 @@ class Guard {
     std::set<std::string> lost;            // of these, that could not be taken anew; logged
     Instant looked_at{};
   } leases_;
-  std::vector<LogRecord> reports_;  // of the worker's end: written once everything is restored
+  // Written while the worker lives, or once everything is restored.
+  struct Reports {
+    std::vector<LogRecord> waiting;
+    pid_t writer = -1;   // the process that writes them to a file
+    bool ready = false;  // that the worker is, has been reported
+  } reports_;
   GuardOutcome outcome_;
 };
 
@@ -228,29 +285,58 @@ void Guard::become_worker(UniqueFd socket) {
   signals_ = UniqueFd();
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   GuardLink link(std::move(socket), options_.run_folder, options_.silence);
-  const int code = hooks_.work(link);
-  link.ended(code);
-  ::_exit(code);
+  ::_exit(hooks_.work(link));
 }
 
+// A thread in a call that cannot be killed, of a driver or a disk, keeps a dead worker from being
+// reaped, and its files from being closed: the kernel then reports its end in no other way.
 void Guard::reap_worker() {
   int status = 0;
-  if (!worker_status_ && ::waitpid(worker_, &status, WNOHANG) == worker_) worker_status_ = status;
+  if (worker_status_) return;
+  if (::waitpid(worker_, &status, WNOHANG) == worker_) {
+    worker_status_ = status;
+    return;
+  }
+  const auto ended = status_of_ended(worker_);
+  if (!ended) return ending_.dead_at.reset();
+  const Instant now = clock_.now();
+  if (!ending_.dead_at) ending_.dead_at = now;
+  if (now - *ending_.dead_at < kBeatEvery) return;  // its threads may only just be ending
+  worker_status_ = *ended;
+  ending_.left_behind = true;
+  report(LogLevel::error,
+         fmt::format("the worker (pid {}) has ended, and a call of it does not return: going on "
+                     "without it",
+                     worker_),
+         {{"pid", worker_}});
 }
 
-// Nothing may stand between the worker's end and the restore.
-void Guard::report(LogLevel level, std::string text, LogFields fields, LogPlace at) {
-  reports_.push_back({level, std::move(text), std::move(fields), at});
+// Nothing may stand between the worker's end and the restore: not a message, nor its cost.
+void Guard::report(LogLevel level, std::string text, LogFields fields, LogPlace at) noexcept {
+  try_to([&] { reports_.waiting.push_back({level, std::move(text), std::move(fields), at}); });
 }
 
+// In a process of its own where they go to a file, whose disk may not answer. While that one waits
+// they are kept.
 void Guard::write_reports() {
-  for (LogRecord& each : reports_) hooks_.log.write(std::move(each));
-  reports_.clear();
+  const auto write_all = [this] {
+    for (const LogRecord& each : reports_.waiting) hooks_.log.write(each);
+  };
+  if (reports_.writer > 0 && ::waitpid(reports_.writer, nullptr, WNOHANG) == 0) return;
+  reports_.writer = -1;
+  if (reports_.waiting.empty()) return;
+  if (is_file(STDERR_FILENO)) reports_.writer = ::fork();
+  if (reports_.writer == 0) ::_exit(exit_code_in_child([&] { return write_all(), 0; }));
+  if (reports_.writer < 0) write_all();
+  reports_.waiting.clear();
 }
 
-void Guard::kill_worker(const std::string& why) {
+void Guard::kill_worker() {
   ::kill(worker_, SIGKILL);
-  killed_at_ = clock_.now();
+  ending_.killed_at = clock_.now();
+}
+
+void Guard::report_killed(const std::string& why) {
   report(LogLevel::error, fmt::format("the worker (pid {}) {}: it was killed", worker_, why),
          {{"pid", worker_}});
 }
@@ -266,8 +352,8 @@ void Guard::take_signals() {
     // A terminal sends to the whole group: the worker has it already.
     const bool from_terminal = info.ssi_code == SI_KERNEL;
     if (!from_terminal && !worker_status_) ::kill(worker_, signal);
-    if (options_.stop_time > Duration::zero() && signal != SIGHUP && !stop_asked_)
-      stop_asked_ = clock_.now();
+    if (options_.stop_time > Duration::zero() && signal != SIGHUP && !ending_.stop_asked)
+      ending_.stop_asked = clock_.now();
   }
 }
 
@@ -281,24 +367,32 @@ Result<UniqueFd> Guard::take(const std::string& name) const {
 void Guard::look_at_leases() {
   if (clock_.now() - leases_.looked_at < kLookAtLeasesEvery) return;
   leases_.looked_at = clock_.now();
-  hooks_.each_second();
-  for (auto& [name, lease] : leases_.held) {
-    if (is_lease_of(lease.get(), options_.run_folder, name)) continue;
-    auto anew = take(name);
-    if (!anew.ok()) {
-      if (leases_.lost.insert(name).second)
-        hooks_.log.error(fmt::format("{}: its lease was removed, and cannot be taken anew: {}",
-                                     name, anew.error().message),
-                         {{"gpu", name}});
-      continue;
-    }
-    Message renewed = message(Message::Kind::renewed, name);
-    if (link_.valid()) (void)send(link_.get(), renewed, anew->get());
+  if (std::string warning = hooks_.each_second(); !warning.empty())
+    report(LogLevel::warning, std::move(warning));
+  for (auto& [name, lease] : leases_.held)
+    if (!is_lease_of(lease.get(), options_.run_folder, name)) look_at_lease(name, lease);
+}
+
+// It was removed. The worker hears what became of it; of one that somebody else has at the second
+// look: `derate restore` holds it for a moment.
+void Guard::look_at_lease(const std::string& name, UniqueFd& lease) {
+  auto anew = take(name);
+  if (anew.ok()) {
+    if (link_.valid()) (void)send(link_.get(), message(Message::Kind::renewed, name), anew->get());
     lease = *std::move(anew);
     leases_.lost.erase(name);
-    hooks_.log.warning(name + ": its lease was removed from the run folder: taken anew",
-                       {{"gpu", name}});
+    return report(LogLevel::warning,
+                  name + ": its lease was removed from the run folder: taken anew",
+                  {{"gpu", name}});
   }
+  const bool first = leases_.lost.insert(name).second;
+  if (first)
+    report(LogLevel::error,
+           fmt::format("{}: its lease was removed, and cannot be taken anew: {}", name,
+                       anew.error().message),
+           {{"gpu", name}});
+  else if (anew.error().code == Errc::busy && link_.valid())
+    (void)send(link_.get(), message(Message::Kind::lost, name));
 }
 
 void Guard::answer_lease(const Message& request) {
@@ -309,7 +403,7 @@ void Guard::answer_lease(const Message& request) {
   if (!lease.ok()) {
     reply.number = static_cast<std::int32_t>(lease.error().code);
     put(reply.text, lease.error().message);
-    hooks_.log.debug("no lease: " + lease.error().message, {{"gpu", name}});
+    report(LogLevel::debug, "no lease: " + lease.error().message, {{"gpu", name}});
   }
   // A lease that the worker does not hear of is none.
   if (send(link_.get(), reply, lease.ok() ? lease->get() : -1) && lease.ok())
@@ -322,14 +416,23 @@ void Guard::take_messages() {
       link_ = UniqueFd();
       return;
     }
-    const Message& request = received->message;
-    if (request.kind == Message::Kind::ready) hooks_.ready(request.text.data());
-    if (request.kind == Message::Kind::lease) answer_lease(request);
-    if (request.kind == Message::Kind::release) leases_.held.erase(request.name.data());
-    if (request.kind == Message::Kind::started) adopted_ = request.number;
-    if (request.kind == Message::Kind::ended) ended_with_ = request.number;
+    take(received->message);
     last_beat_ = clock_.now();  // it waited while its lease was taken
   }
+}
+
+// From a worker that is gone only what the restore and the exit code need.
+void Guard::take(const Message& said) {
+  if (said.kind == Message::Kind::started) adopted_ = said.number;
+  if (worker_status_ || ending_.killed_at) return;
+  if (said.kind == Message::Kind::lease) answer_lease(said);
+  if (said.kind == Message::Kind::release) {
+    leases_.held.erase(said.name.data());
+    leases_.lost.erase(said.name.data());
+  }
+  if (said.kind != Message::Kind::ready) return;
+  hooks_.ready(said.text.data());
+  if (!std::exchange(reports_.ready, true)) report(LogLevel::info, "ready");
 }
 
 // Waits for a signal or a message, not longer than `at_most`, and takes what came.
@@ -341,44 +444,88 @@ void Guard::look_around(Duration at_most) {
          static_cast<int>(std::chrono::ceil<milliseconds>(wait).count()));
   // A guard that was stopped itself, in a debugger say, has not heard anybody meanwhile.
   if (clock_.now() - before > wait + options_.silence / 2) last_beat_ = clock_.now();
-  take_signals();
+  try_to([&] { take_signals(); });
+  if (link_.valid()) try_to([&] { take_messages(); });
+  try_to([&] { reap_worker(); });
+  try_to([&] { hooks_.alive(); });
+  if (worker_status_ || ending_.killed_at) return;
+  try_to([&] { look_at_leases(); });
+  try_to([&] { write_reports(); });
+}
+
+// What it has said may lie unread where this process was held up itself.
+bool Guard::is_silent() {
+  if (clock_.now() - last_beat_ <= options_.silence) return false;
   if (link_.valid()) take_messages();
-  reap_worker();
-  hooks_.alive();
-  if (!worker_status_ && !killed_at_) look_at_leases();
+  return clock_.now() - last_beat_ > options_.silence;
 }
 
 void Guard::supervise() {
   while (!worker_status_) {
     look_around(kBeatEvery);
     const Instant now = clock_.now();
-    if (killed_at_) {
+    if (ending_.killed_at) {
+      if (now - *ending_.killed_at <= kDeathTime) continue;
       // A driver call that cannot be killed: its process will never go, its GPUs cannot wait.
-      if (now - *killed_at_ > kDeathTime) {
-        report(LogLevel::error,
-               fmt::format("the worker (pid {}) does not die: going on without it", worker_),
-               {{"pid", worker_}});
-        return;
-      }
-    } else if (ended_with_ && !link_.valid() && now - last_beat_ > kDeathTime) {
-      // All that it had open is closed, but for what a thread apart has (base/apart_thread.h): a
-      // file of a stranger's, whose close no signal ends.
-      report(LogLevel::warning,
-             fmt::format("the worker (pid {}) has ended its work; a thread of it hangs in the "
-                         "kernel and is not waited for",
-                         worker_),
-             {{"pid", worker_}});
-      worker_status_ = *ended_with_ << 8;  // as wait(2) has it of an exit
-    } else if (now - last_beat_ > options_.silence) {
-      kill_worker(fmt::format("has said nothing for {:.1f} s", seconds(now - last_beat_)));
-    } else if (stop_asked_ && now - *stop_asked_ > options_.stop_time) {
-      kill_worker(fmt::format("has not stopped in {:.0f} s", seconds(options_.stop_time)));
+      ending_.left_behind = true;
+      return report(LogLevel::error,
+                    fmt::format("the worker (pid {}) does not die: going on without it", worker_),
+                    {{"pid", worker_}});
+    }
+    if (is_silent()) {
+      kill_worker();
+      report_killed(
+          fmt::format("has said nothing for {:.1f} s", seconds(clock_.now() - last_beat_)));
+    } else if (ending_.stop_asked && now - *ending_.stop_asked > options_.stop_time) {
+      kill_worker();
+      report_killed(fmt::format("has not stopped in {:.0f} s", seconds(options_.stop_time)));
     }
   }
 }
 
+// Whatever fails on the way, the worker is watched until it is gone.
+void Guard::supervise_to_its_end() {
+  bool over = false;
+  while (!over && !ending_.left_behind)
+    try_to([&] {
+      supervise();
+      over = true;
+    });
+}
+
+// They are read from a disk, which may not answer: in a process of its own, for kLookTime. Of what
+// that has not said by then every domain may be left whose lease the worker had.
+std::vector<DomainId> Guard::left_over() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return hooks_.left_over(worker_);
+  const UniqueFd in(ends[0]);
+  UniqueFd out(ends[1]);
+  const pid_t process = ::fork();
+  if (process < 0) return hooks_.left_over(worker_);  // no process is to be had
+  if (process == 0)
+    ::_exit(exit_code_in_child([&] {
+      std::string text;
+      for (const DomainId& domain : hooks_.left_over(worker_)) text += short_name(domain) + "\n";
+      return write_whole(out.get(), text) ? exit_code::kOk : exit_code::kFailure;
+    }));
+  out = UniqueFd();
+  const auto text = read_to_end(in.get(), clock_, clock_.now() + kLookTime);
+  if (!text) ::kill(process, SIGKILL);
+  int status = -1;
+  const bool ended = text && ::waitpid(process, &status, 0) == process;
+  std::vector<DomainId> left;
+  if (ended && status == 0) {
+    for (const std::string_view name : split(*text, '\n'))
+      if (!name.empty()) left.push_back(parse_domain(name));
+    return left;
+  }
+  for (const auto& [name, lease] : leases_.held) left.push_back(parse_domain(name));
+  report(LogLevel::error, "what the worker has left cannot be read: all that it had is restored");
+  return left;
+}
+
 void Guard::restore_what_is_left() {
-  const auto left = hooks_.left_over(worker_);
+  const auto left = left_over();
   if (left.empty()) return;
   outcome_.worker_failed = true;
   // What would end a process stays blocked in those that restore: a Ctrl-C goes to all of them, and
@@ -397,14 +544,22 @@ void Guard::restore_what_is_left() {
   outcome_.not_restored = std::move(done.not_restored);
 }
 
-// In a process of its own, which is left behind where the disk does not answer.
-void Guard::tidy_up() {
-  if (!hooks_.tidy) return;
-  const pid_t process = ::fork();
-  if (process == 0) ::_exit(exit_code_in_child([&] { return hooks_.tidy(), 0; }));
+// A child that may wait for a disk is left behind then.
+void Guard::await_child(pid_t process) {
   const Instant end = clock_.now() + kTidyTime;
   while (process > 0 && ::waitpid(process, nullptr, WNOHANG) == 0 && clock_.now() < end)
     clock_.sleep_until(clock_.now() + milliseconds(2));
+}
+
+// What the worker's end has left to be said and to be removed.
+void Guard::tidy_up() {
+  await_child(reports_.writer);
+  try_to([&] { write_reports(); });
+  await_child(reports_.writer);
+  if (!hooks_.tidy) return;
+  const pid_t process = ::fork();
+  if (process == 0) ::_exit(exit_code_in_child([&] { return hooks_.tidy(), 0; }));
+  await_child(process);
 }
 
 // A child that this process has got from its dead worker; 0 without one. The worker may have been
@@ -418,6 +573,17 @@ pid_t inherited_child(pid_t worker) {
   return 0;
 }
 
+// False once it has ended: with its status where that can be had. While a call of the dead worker
+// does not return, the command is still that one's child.
+bool Guard::adopted_runs(std::optional<int>& status) const {
+  int now = 0;
+  const pid_t dead = ::waitpid(adopted_, &now, WNOHANG);
+  if (dead == adopted_) status = now;
+  if (dead >= 0 || !ending_.left_behind) return dead == 0;
+  status = status_of_ended(adopted_);
+  return !status && process_start(adopted_) != 0;
+}
+
 // The worker's child runs on without a governor; its exit code is still wanted.
 void Guard::wait_for_adopted() {
   if (!options_.adopt) return;
@@ -425,10 +591,10 @@ void Guard::wait_for_adopted() {
   if (outcome_.child_lost) return;
   bool told = false;
   while (true) {
-    int status = 0;
-    const pid_t dead = ::waitpid(adopted_, &status, WNOHANG);
-    if (dead == adopted_) outcome_.exit_code = code_of_status(status);
-    if (dead != 0) return;
+    std::optional<int> status;
+    const bool runs = adopted_runs(status);
+    if (status) outcome_.exit_code = code_of_status(*status);
+    if (!runs) return;
     if (!std::exchange(told, true))
       hooks_.log.warning(fmt::format("governing has ended; the command (pid {}) goes on", adopted_),
                          {{"pid", adopted_}});
@@ -440,22 +606,52 @@ void Guard::wait_for_adopted() {
   }
 }
 
-Result<GuardOutcome> Guard::run() {
-  TRY(start());
-  supervise();
-  if (link_.valid()) take_messages();  // its last words
-  const bool killed = !worker_status_ || WIFSIGNALED(*worker_status_);
-  outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
-  outcome_.worker_failed = killed;
+int code_of(const RestoreStep& step) {
+  if (step.code != exit_code::kOk || !step.afterwards) return step.code;
+  return step.afterwards();
+}
+
+// No process is to be had (pids.max, RLIMIT_NPROC, memory). A driver that hangs holds up the
+// domains after it here; not to restore them would be worse. What may wait for a disk comes after
+// the last of them.
+void restore_here(const std::vector<DomainId>& domains, const Restore& restore,
+                  const std::function<void()>& alive, RestoreOutcome& out) {
+  std::vector<std::pair<DomainId, RestoreStep>> done;
+  for (const DomainId& domain : domains) {
+    RestoreStep step = exit_code::kInternalError;
+    try_to([&] { alive(); });
+    try_to([&] { step = restore(domain); });
+    try_to([&] { done.emplace_back(domain, std::move(step)); });
+  }
+  for (const auto& [domain, step] : done) {
+    alive();
+    const bool whole = exit_code_in_child([&] { return code_of(step); }) == exit_code::kOk;
+    (whole ? out.restored : out.not_restored).push_back(domain);
+  }
+}
+
+void Guard::report_death(bool killed) {
   if (killed)
     report(LogLevel::error,
            fmt::format("the worker (pid {}) was killed by signal {}", worker_,
                        outcome_.exit_code - 128),
            {{"pid", worker_}});
-  if (killed && adopted_ <= 0) adopted_ = inherited_child(worker_);  // before any restorer is one
+}
+
+// From the worker's end to the restore nothing is written and no disk is waited for, and what fails
+// is done without.
+Result<GuardOutcome> Guard::run() {
+  TRY(start());
+  supervise_to_its_end();
+  if (link_.valid()) try_to([&] { take_messages(); });  // its last words
+  const bool killed = !worker_status_ || WIFSIGNALED(*worker_status_);
+  outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
+  outcome_.worker_failed = killed;
+  try_to([&] { report_death(killed); });
+  // Before any restorer is one.
+  if (killed && adopted_ <= 0) try_to([&] { adopted_ = inherited_child(worker_); });
   restore_what_is_left();
   leases_.held.clear();
-  write_reports();
   tidy_up();
   if (killed) wait_for_adopted();
   return std::move(outcome_);
@@ -463,8 +659,7 @@ Result<GuardOutcome> Guard::run() {
 
 }  // namespace
 
-RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains,
-                                    const std::function<int(const DomainId&)>& restore,
+RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains, const Restore& restore,
                                     Duration patience, Clock& clock,
                                     const std::function<void()>& alive) {
   struct Running {
@@ -476,7 +671,7 @@ RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains,
   std::vector<DomainId> without_process;
   for (const DomainId& domain : domains) {
     const pid_t process = ::fork();
-    if (process == 0) ::_exit(exit_code_in_child([&] { return restore(domain); }));
+    if (process == 0) ::_exit(exit_code_in_child([&] { return code_of(restore(domain)); }));
     if (process > 0)
       running.push_back({domain, process});
     else
@@ -484,13 +679,7 @@ RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains,
   }
   const Instant kill_at = clock.now() + patience, give_up_at = kill_at + kDeathTime;
   bool killed = false;
-  // No process is to be had (pids.max, RLIMIT_NPROC, memory). A driver that hangs holds up the
-  // domains after it here; not to restore them would be worse.
-  for (const DomainId& domain : without_process) {
-    alive();
-    const bool done = exit_code_in_child([&] { return restore(domain); }) == 0;
-    (done ? out.restored : out.not_restored).push_back(domain);
-  }
+  restore_here(without_process, restore, alive, out);
   while (true) {
     const Instant now = clock.now();
     std::erase_if(running, [&](const Running& one) {
@@ -538,8 +727,6 @@ void GuardLink::beat() {
   if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));
 }
 
-void GuardLink::ended(int code) { post(message(Message::Kind::ended, {}, code)); }
-
 void GuardLink::ready(std::string_view status) {
   Message out = message(Message::Kind::ready);
   put(out.text, status);
@@ -555,15 +742,27 @@ void GuardLink::started(pid_t child) { post(message(Message::Kind::started, {}, 
 void GuardLink::drop_stale() {
   while (auto reply = receive(fd())) {
     if (reply->closed) return;
-    if (reply->message.kind == GuardMessage::Kind::renewed)
-      keep_renewed(reply->message, std::move(reply->fd));
+    hear_of_lease(reply->message, reply->fd);
   }
 }
 
-// In addition to the descriptor that lease() gave: this process outlives the guard with its leases.
-void GuardLink::keep_renewed(const GuardMessage& renewed, UniqueFd lease) {
-  const auto at = held_.find(renewed.name.data());
-  if (at != held_.end()) at->second = std::move(lease);
+std::vector<DomainId> GuardLink::take_lost() {
+  drop_stale();
+  return std::exchange(lost_, {});
+}
+
+// True: it was news of a lease. A renewed one is kept in addition to the descriptor that lease()
+// gave: this process outlives the guard with its leases.
+bool GuardLink::hear_of_lease(const GuardMessage& news, UniqueFd& lease) {
+  const bool renewed = news.kind == Message::Kind::renewed;
+  if (!renewed && news.kind != Message::Kind::lost) return false;
+  const auto at = held_.find(news.name.data());
+  if (at == held_.end()) return true;
+  if (renewed)
+    at->second = std::move(lease);
+  else if (const DomainId domain = parse_domain(at->first); !std::ranges::count(lost_, domain))
+    lost_.push_back(domain);
+  return true;
 }
 
 // Until the guard says something or takes what waits for it, whatever signals come; false at `end`.
@@ -604,10 +803,7 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
     if (reply->closed) return Error{Errc::io, name + ": no lease: the guard is gone"};
     const Message& answer = reply->message;
     gave_up_.reset();
-    if (answer.kind == Message::Kind::renewed) {
-      keep_renewed(answer, std::move(reply->fd));
-      continue;
-    }
+    if (hear_of_lease(answer, reply->fd)) continue;
     if (answer.request != last_request_ ||
         answer.name.data() != name) {  // of one that was given up
       lay_here = lay_here || (answer.name.data() == name && reply->fd.valid());
@@ -616,7 +812,7 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
     if (answer.kind == Message::Kind::refused) {
       if (!std::exchange(lay_here, false))
         return Error{static_cast<Errc>(answer.number), answer.text.data()};
-      ask_for(name);  // what kept it from us was our own, and is gone now
+      ask_for(name);  // the lease of an answer that came too late, which is closed now
       continue;
     }
     if (is_lease_of(reply->fd.get(), run_folder_, name)) {

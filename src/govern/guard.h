@@ -3,7 +3,8 @@
 // journal names restored in processes of their own. It makes no driver call itself, so nothing can
 // hang it. Each second it looks whether its leases are at their path, and takes anew those that are
 // not. Where no process is to be had it restores by itself, one domain after the other. From
-// the worker's end to the last restore it writes no message: those come after.
+// the worker's end to the last restore it writes no message and waits for no disk: both come after.
+// A worker that has ended counts as gone also where a call of it does not return.
 #pragma once
 
 #include <sys/types.h>
@@ -42,8 +43,6 @@ class GuardLink {
   // Reports that the worker has begun its work, and in a sentence what it does; again where that
   // has changed.
   void ready(std::string_view status = {});
-  // The last words, before the process exits with that code.
-  void ended(int code);
   // Takes a lease on the domain, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
   // Errors: those of take_lease(); invalid_argument for too long a name; io when the guard is gone,
@@ -54,6 +53,10 @@ class GuardLink {
   // The worker's own child, for the guard to wait for should the worker be gone: so the worker
   // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.
   void started(pid_t child);
+
+  // The domains whose lease's file was removed, and whose lease somebody else has by now: each
+  // once. The worker restores and releases them.
+  std::vector<DomainId> take_lost();
 
   // The guard is gone: restore and end.
   bool guard_gone() const;
@@ -69,7 +72,7 @@ class GuardLink {
   void ask_for(const std::string& name);
   bool wait(Instant end) const;
   void drop_stale();
-  void keep_renewed(const GuardMessage& renewed, UniqueFd lease);
+  bool hear_of_lease(const GuardMessage& news, UniqueFd& lease);
 
   UniqueFd socket_;
   std::string run_folder_;
@@ -79,6 +82,7 @@ class GuardLink {
   std::optional<Instant> gave_up_;     // waiting for an answer
   // By name: leases that were granted, and what took their place when their files were removed.
   std::map<std::string, UniqueFd> held_;
+  std::vector<DomainId> lost_;
 };
 
 struct GuardOptions {
@@ -92,14 +96,27 @@ struct GuardOptions {
   bool adopt = false;  // wait for the worker's child when the worker is gone, and take its code
 };
 
+// One domain is restored, or is not: the exit code of a process that did it. `afterwards` may wait
+// for a disk: of several domains that one process restores it comes after all of them; it gives an
+// exit code, too.
+struct RestoreStep {
+  int code = 0;
+  std::function<int()> afterwards;
+
+  RestoreStep(int exit_code = 0, std::function<int()> later = {})
+      : code(exit_code), afterwards(std::move(later)) {}
+};
+using Restore = std::function<RestoreStep(const DomainId& domain)>;
+
 struct GuardHooks {
   // In the worker's process; what it returns is its exit code.
   std::function<int(GuardLink& link)> work;
-  // The domains that this worker has not restored, by the journal.
+  // In a process of its own, which is not waited for where it hangs: the domains that this worker
+  // has not restored, by the journal.
   std::function<std::vector<DomainId>(pid_t worker)> left_over;
-  // In a process of its own: restores one domain; 0 when that is done. In the guard itself, one
-  // domain after the other, where no process is to be had.
-  std::function<int(const DomainId& domain)> restore;
+  // In a process of its own: restores one domain, where there is something to restore. In the guard
+  // itself, one domain after the other, where no process is to be had.
+  Restore restore;
   // In a process of its own after all that, which may wait for a disk: removes what the worker had
   // begun to write. Empty: nothing.
   std::function<void()> tidy = {};
@@ -107,8 +124,8 @@ struct GuardHooks {
   std::function<void()> alive = [] {};
   std::function<void(std::string_view status)> ready = [](std::string_view) {};
   // In the guard: each second while the worker lives, when it looks whether its leases are still at
-  // their path. Not while it restores: it may look at files.
-  std::function<void()> each_second = [] {};
+  // their path. Not while it restores: it may look at files. A warning to be logged; empty: none.
+  std::function<std::string()> each_second = [] { return std::string(); };
   Log log = {};  // of the guard itself
 };
 
@@ -129,8 +146,8 @@ struct RestoreOutcome {
 // had is restored in this one, one after the other, however long that takes. `alive` is called now
 // and then. The process has one thread.
 RestoreOutcome restore_side_by_side(
-    const std::vector<DomainId>& domains, const std::function<int(const DomainId&)>& restore,
-    Duration patience, Clock& clock, const std::function<void()>& alive = [] {});
+    const std::vector<DomainId>& domains, const Restore& restore, Duration patience, Clock& clock,
+    const std::function<void()>& alive = [] {});
 
 // Runs a guard with its worker until both are done. The process must have one thread.
 // Errors: io when there is no process or socket to be had.

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "base/test_as_user.h"
 #include "base/test_folder.h"
@@ -19,6 +22,11 @@ namespace derate {
 namespace {
 
 using namespace std::chrono_literals;
+
+void nap() {
+  SystemClock real;
+  real.sleep_until(real.now() + 5ms);
+}
 
 // Real processes: each test forks its guard, which forks its worker; what they do is left in files.
 class GuardTest : public testing::Test {
@@ -155,29 +163,112 @@ TEST_F(GuardTest, WithoutProcessesTheDomainsAreRestoredInThisOne) {
       return std::string("there are processes");
     }
     std::string in;
-    const auto restore = [&](const DomainId& domain) {
+    const auto restore = [&](const DomainId& domain) -> RestoreStep {
       in += short_name(domain) + " ";
       if (domain.name == "GPU-2") throw std::bad_alloc();
-      return domain.name == "GPU-3" ? 1 : 0;
+      // The disk comes after every device.
+      return {domain.name == "GPU-3" ? 1 : 0, [&in] { return in += "disk ", 0; }};
     };
     const RestoreOutcome done = restore_side_by_side(
         {gpu_domain("GPU-1"), gpu_domain("GPU-2"), gpu_domain("GPU-3"), gpu_domain("GPU-4")},
         restore, 1s, clock);
     return in + std::to_string(done.restored.size()) + std::to_string(done.not_restored.size());
   });
-  EXPECT_EQ(seen, "GPU-1 GPU-2 GPU-3 GPU-4 22");
+  EXPECT_EQ(seen, "GPU-1 GPU-2 GPU-3 GPU-4 disk disk 22");
 }
 
-TEST_F(GuardTest, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestoreAndNotWaitedFor) {
+// What waited would be ended by this, and fail the test.
+class NotWaitedFor : public GuardTest {
+ protected:
+  NotWaitedFor() { ::alarm(30); }
+  ~NotWaitedFor() override { ::alarm(0); }
+};
+
+TEST_F(NotWaitedFor, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestore) {
   hooks.tidy = [this] {
     note("tidied");
-    SystemClock real;
-    real.sleep_until(real.now() + 3s);
+    while (!noted("over")) nap();
   };
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
   EXPECT_EQ(run().restored.size(), 2u);
+  note("over");
   const std::string text = *read_file(folder + "/log");
   EXPECT_LT(text.find("restored GPU-2"), text.find("tidied"));
+}
+
+// The journals may lie on a disk that answers nobody.
+TEST_F(NotWaitedFor, WhoReadsWhatIsLeftAndAllThatWasHeldIsRestored) {
+  hooks.left_over = [this](pid_t) {
+    while (!noted("over")) nap();
+    return std::vector<DomainId>{};
+  };
+  hooks.work = [](GuardLink& link) {
+    if (!link.lease(gpu_domain("GPU-1")).ok() || !link.lease(gpu_domain("GPU-3")).ok()) return 1;
+    return ::kill(::getpid(), SIGKILL);
+  };
+  EXPECT_EQ(run().restored, (std::vector<DomainId>{gpu_domain("GPU-1"), gpu_domain("GPU-3")}));
+  note("over");
+}
+
+// Its disk may not answer.
+TEST_F(NotWaitedFor, AFileThatMessagesGoTo) {
+  hooks.log = Log([this](const LogRecord& record) {
+    note(record.text);
+    while (record.text == "ready" && !noted("over")) nap();
+  });
+  hooks.work = [this](GuardLink& link) {
+    link.ready();
+    beat_until(link, [this] { return noted("ready"); });
+    return ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) {
+    const int file = ::open((folder + "/messages").c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::_exit(static_cast<int>(run().restored.size()));
+  }
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  note("over");
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+// What it has said before is of no use to anybody, and can take time.
+TEST_F(GuardTest, OfADeadWorkersMessagesNothingIsDoneBeforeTheRestore) {
+  hooks.ready = [this](std::string_view) { note("was ready"); };
+  hooks.work = [this](GuardLink& link) {
+    const pid_t guard = ::getppid(), worker = ::getpid();
+    ::kill(guard, SIGSTOP);
+    if (::fork() == 0) {
+      while (::getppid() == worker) nap();
+      ::kill(guard, SIGCONT);
+      ::_exit(0);
+    }
+    link.ready();
+    return ::kill(worker, SIGKILL);
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(static_cast<int>(run().restored.size()));
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_FALSE(noted("was ready"));
+}
+
+// The guard may be held up itself, while it looks at its leases.
+TEST_F(GuardTest, BeatsThatLieUnreadAreHeard) {
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
+  hooks.each_second = [this] {
+    if (!noted("looked")) clock.sleep_until(clock.now() + 700ms);
+    note("looked");
+    return std::string("seen");
+  };
+  hooks.work = [this](GuardLink& link) {
+    const Instant begin = clock.now();
+    return beat_until(link, [&] { return clock.now() - begin > 900ms; });
+  };
+  EXPECT_EQ(run().exit_code, 0);
+  EXPECT_TRUE(noted("seen"));
 }
 
 TEST_F(GuardTest, ARestorerThatHangsIsGivenUpAndTheOthersAreDone) {
@@ -249,6 +340,24 @@ TEST_F(GuardTest, ALeaseWhoseFileIsRemovedIsTakenAnewByBoth) {
   ::kill(guard, SIGKILL);
   ::waitpid(guard, nullptr, 0);
   EXPECT_TRUE(wait_until_noted("lease kept"));
+}
+
+// It may not have written to the GPU yet: no journal keeps the other one away.
+TEST_F(GuardTest, TheWorkerHearsOfALeaseThatSomebodyElseHasNow) {
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
+  hooks.work = [this](GuardLink& link) {
+    const auto lease = link.lease(gpu_domain("GPU-1"));
+    if (!lease.ok() || !link.lease(gpu_domain("GPU-2")).ok()) return 1;
+    std::filesystem::remove(folder + "/GPU-1.lock");
+    const auto other = take_lease(folder, "GPU-1", "second");
+    std::vector<DomainId> lost;
+    beat_until(link, [&] {
+      lost = link.take_lost();
+      return !lost.empty();
+    });
+    return lost == std::vector{gpu_domain("GPU-1")} ? 0 : 2;
+  };
+  EXPECT_EQ(run().exit_code, 0);
 }
 
 TEST_F(GuardTest, AWorkerWhoseGuardIsKilledIsToldAndKeepsItsLease) {
@@ -395,6 +504,75 @@ TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
     return 0;
   };
   EXPECT_EQ(run().not_restored, std::vector<DomainId>{});
+}
+
+// --- a worker whose end does not come to an end --------------------------------------------------
+
+// One of its threads is held by a debugger at its exit, as a driver or a disk holds one in a call
+// that cannot be killed: the process is dead and cannot be waited for.
+class HeldThread : public GuardTest {
+ protected:
+  HeldThread() { options.silence = 20s; }
+  ~HeldThread() override { note("over"); }
+
+  // False: nobody may debug here.
+  bool hold_a_thread() {
+    int to_debugger[2], from_debugger[2];
+    if (::pipe(to_debugger) != 0 || ::pipe(from_debugger) != 0) return false;
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (::fork() == 0) {
+      pid_t thread = 0;
+      (void)!::read(to_debugger[0], &thread, sizeof thread);
+      const bool held = ::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_TRACEEXIT) == 0;
+      (void)!::write(from_debugger[1], &held, sizeof held);
+      for (int i = 0; i < 6000 && held && !noted("over"); ++i) nap();
+      ::_exit(0);
+    }
+    std::thread([to = to_debugger[1]] {
+      const pid_t self = ::gettid();
+      (void)!::write(to, &self, sizeof self);
+      while (true) ::pause();
+    }).detach();
+    bool held = false;
+    (void)!::read(from_debugger[0], &held, sizeof held);
+    if (!held) note("not held");
+    return held;
+  }
+};
+
+TEST_F(HeldThread, AWorkerThatWasKilledIsGone) {
+  hooks.work = [this](GuardLink&) { return hold_a_thread() ? ::kill(::getpid(), SIGKILL) : 0; };
+  const GuardOutcome outcome = run();
+  if (noted("not held")) GTEST_SKIP() << "nobody may debug here";
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(outcome.restored.size(), 2u);
+  EXPECT_TRUE(noted("a call of it does not return"));
+  EXPECT_FALSE(noted("has said nothing"));
+}
+
+TEST_F(HeldThread, AWorkerThatEndedLeavesItsCode) {
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
+  hooks.work = [this](GuardLink&) { return hold_a_thread() ? 42 : 0; };
+  const GuardOutcome outcome = run();
+  if (noted("not held")) GTEST_SKIP() << "nobody may debug here";
+  EXPECT_EQ(outcome.exit_code, 42);
+  EXPECT_FALSE(outcome.worker_failed);
+}
+
+TEST_F(HeldThread, TheCommandOfAKilledWorkerGivesItsCode) {
+  options.adopt = true;
+  hooks.work = [this](GuardLink& link) {
+    if (!hold_a_thread()) return 0;
+    link.started(start_command());
+    return ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  if (noted("not held")) GTEST_SKIP() << "nobody may debug here";
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_TRUE(noted("goes on"));
 }
 
 // --- the line between them -----------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -25,8 +26,9 @@ namespace {
 constexpr int kMostTries = 8;  // each time that the file has become another one meanwhile
 constexpr Duration kReplaceTime = std::chrono::seconds(1);
 
+// A folder that nobody can write is no matter of this user's rights.
 Error lock_error(const std::string& path, int number) {
-  const bool denied = number == EACCES || number == EPERM || number == EROFS;
+  const bool denied = number == EACCES || number == EPERM;
   return {denied ? Errc::no_permission : Errc::io,
           fmt::format("cannot lock '{}': {}", path, std::strerror(number))};
 }
@@ -36,6 +38,25 @@ std::string lease_path(const std::string& run_folder, const std::string& name) {
 }
 
 // --- processes -----------------------------------------------------------------------------------
+
+// Of /proc/PID/stat, from the state on: of proc_pid_stat(5) the fields 3, 22 and 52.
+constexpr std::size_t kStateField = 0, kStartField = 19, kStatusField = 49;
+
+std::vector<std::string> stat_fields(std::int64_t pid) {
+  const auto text = read_file(fmt::format("/proc/{}/stat", pid));
+  if (!text.ok()) return {};
+  // The program's name, in brackets, may hold anything.
+  std::string_view rest = *text;
+  rest.remove_prefix(std::min(rest.size(), rest.rfind(')') + 2));
+  std::vector<std::string> out;
+  for (const std::string_view field : split(rest.substr(0, rest.find('\n')), ' '))
+    out.emplace_back(field);
+  return out;
+}
+
+bool has_ended(const std::vector<std::string>& fields) {
+  return fields[kStateField] == "Z" || fields[kStateField] == "X";
+}
 
 // Who started it, whatever it may do since; its folder in /proc may belong to another.
 std::optional<uid_t> user_of(pid_t pid) {
@@ -205,13 +226,16 @@ Result<void> replace(const std::string& run_folder, const std::string& path,
 }  // namespace
 
 std::uint64_t process_start(std::int64_t pid) {
-  const auto text = read_file(fmt::format("/proc/{}/stat", pid));
-  if (!text.ok()) return 0;
-  // The program's name, in brackets, may hold anything.
-  const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
-  constexpr std::size_t kState = 1, kStart = 20;
-  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return 0;
-  return parse_number<std::uint64_t>(fields[kStart]).value_or(0);
+  const auto fields = stat_fields(pid);
+  if (fields.size() <= kStartField || has_ended(fields)) return 0;
+  return parse_number<std::uint64_t>(fields[kStartField]).value_or(0);
+}
+
+std::optional<int> status_of_ended(std::int64_t pid) {
+  const auto fields = stat_fields(pid);
+  if (fields.empty() || !has_ended(fields)) return std::nullopt;
+  if (fields.size() <= kStatusField) return SIGKILL;
+  return parse_number<int>(fields[kStatusField]).value_or(SIGKILL);
 }
 
 std::string describe(const LeaseHolder& holder) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -49,6 +50,11 @@ std::string describe(const LeaseHolder& holder);
 // When that process was started, in the kernel's ticks: with it the number means one process. 0:
 // there is no such process, or it has ended and nobody has waited for it.
 std::uint64_t process_start(std::int64_t pid);
+
+// Of a process that has ended and that nobody has waited for: its status as wait(2) has it. One of
+// its threads may still be in a call that cannot be killed; then nobody can wait for it. Empty: the
+// process lives, or there is none.
+std::optional<int> status_of_ended(std::int64_t pid);
 
 // Whether that descriptor is the lease of that domain and of no other.
 bool is_lease_of(int fd, const std::string& run_folder, const std::string& name);

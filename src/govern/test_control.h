@@ -1,7 +1,9 @@
 // A clock control that remembers what it was told, and the decisions that tests give it.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/decision.h"
@@ -32,9 +34,11 @@ class TestControl final : public ClockControl {
   GpuSettings now{Watts(300), {}, {}};
   bool refuse = false;
   Errc refused_with = Errc::no_permission;
+  std::function<void()> on_next_call;  // once
 
  private:
-  Result<void> answer() const {
+  Result<void> answer() {
+    if (on_next_call) std::exchange(on_next_call, nullptr)();
     if (refuse) return Error{refused_with, "refused"};
     return {};
   }

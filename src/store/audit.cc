@@ -5,14 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
-#include <optional>
 
-#include "base/background_worker.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -43,46 +39,9 @@ Result<void> append_line(const std::string& path, std::size_t largest, const std
 
 }  // namespace
 
-struct AuditLog::Queue {
-  // With the thread, which a disk that hangs keeps for longer than anybody waits.
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable done;
-    std::size_t waiting = 0;
-    std::optional<Error> failure;  // of the last entry that was written
-  };
-
-  ~Queue() {
-    std::unique_lock lock(shared->mutex);
-    shared->done.wait_for(lock, kEndPatience, [&] { return shared->waiting == 0; });
-  }
-
-  Result<void> put(const std::string& path, std::size_t largest, std::string line) {
-    {
-      const std::lock_guard lock(shared->mutex);
-      if (shared->waiting >= kMostWaiting)
-        return Error{Errc::io, "the disk of '" + path + "' does not answer: entries are left out"};
-      ++shared->waiting;
-    }
-    worker.post([all = shared, path, largest, line = std::move(line)] {
-      auto written = append_line(path, largest, line);
-      const std::lock_guard lock(all->mutex);
-      all->failure.reset();
-      if (!written.ok()) all->failure = std::move(written).error();
-      if (--all->waiting == 0) all->done.notify_all();
-    });
-    const std::lock_guard lock(shared->mutex);
-    if (shared->failure) return *shared->failure;
-    return {};
-  }
-
-  std::shared_ptr<Shared> shared = std::make_shared<Shared>();
-  BackgroundWorker worker{BackgroundWorker::Where::on_a_thread};
-};
-
 AuditLog AuditLog::on_a_thread(std::string path, std::size_t largest) {
   AuditLog out(std::move(path), largest);
-  out.queue_ = std::make_shared<Queue>();
+  out.queue_ = std::make_shared<WriteQueue>(out.path_, kMostWaiting);
   return out;
 }
 
@@ -103,8 +62,10 @@ std::string audit_line(const AuditEntry& entry) {
 
 Result<void> AuditLog::append(const AuditEntry& entry) const {
   std::string line = audit_line(entry) + "\n";
-  if (queue_ != nullptr) return queue_->put(path_, largest_, std::move(line));
-  return append_line(path_, largest_, line);
+  if (queue_ == nullptr) return append_line(path_, largest_, line);
+  return queue_->put([path = path_, largest = largest_, line = std::move(line)] {
+    return append_line(path, largest, line);
+  });
 }
 
 }  // namespace derate

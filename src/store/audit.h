@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "base/write_queue.h"
 #include "core/domain.h"
 
 namespace derate {
@@ -31,9 +32,8 @@ class AuditLog {
       : path_(std::move(path)), largest_(largest) {}
 
   // The same file, written on a thread of its own: append() never waits for the disk. Copies share
-  // the thread. The last of them waits for what is still to be written, for kEndPatience at most.
+  // the thread. The last of them waits for what is still to be written, for a second at most.
   static AuditLog on_a_thread(std::string path, std::size_t largest = kLargest);
-  static constexpr Duration kEndPatience = std::chrono::seconds(1);
   static constexpr std::size_t kMostWaiting = 1024;  // further entries are lost
 
   // Errors: no_permission, io; the entry is lost then, and the next one is tried all the same. On a
@@ -41,11 +41,9 @@ class AuditLog {
   Result<void> append(const AuditEntry& entry) const;
 
  private:
-  struct Queue;
-
   std::string path_;
   std::size_t largest_;
-  std::shared_ptr<Queue> queue_;  // null: it is written at once
+  std::shared_ptr<WriteQueue> queue_;  // null: it is written at once
 };
 
 // Without a line end.

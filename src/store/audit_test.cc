@@ -52,7 +52,7 @@ TEST_F(AuditTest, OnAThreadADiskThatHangsIsNotWaitedFor) {
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("does not answer"), std::string::npos);
   }
-  // The thread ends: what it opened is read at last.
+  // The thread goes on to the next entry, and waits in open() again until this process ends.
   const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 

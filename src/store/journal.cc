@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 // 1, of 0.1.0, had the knobs of a GPU as fields of the entry; 2 had no checksum.
 constexpr int kVersion = 3, kWithoutChecksum = 2, kFirstVersion = 1;
-constexpr const char* kChecksum = "sha256";
+constexpr const char *kChecksum = "sha256", *kStart = "pid_started";
 constexpr double kTicksMost = 1e15;  // what a double holds to the unit
 constexpr double kValueMost = 1e12;  // of a knob that has no row here
 
@@ -182,6 +182,21 @@ bool names_a_domain(const std::string& name) {
 
 constexpr std::string_view kEntryEnd = ".json", kAsideEnd = ".aside";
 
+// Renames the file. An earlier one of that name that is a folder, or the other way round, gives way
+// under a number.
+Result<void> move_to(const std::string& from, const std::string& to) {
+  constexpr int kMostKept = 9;
+  if (std::rename(from.c_str(), to.c_str()) == 0) return {};
+  const auto in_the_way = [] {
+    return errno == EISDIR || errno == ENOTDIR || errno == ENOTEMPTY || errno == EEXIST;
+  };
+  for (int number = 1; in_the_way() && number <= kMostKept; ++number)
+    if (std::rename(to.c_str(), fmt::format("{}.{}", to, number).c_str()) == 0 &&
+        std::rename(from.c_str(), to.c_str()) == 0)
+      return {};
+  return system_error("cannot rename '" + from + "'");
+}
+
 // "GPU-1.json.BOOT.aside", of a boot that is known.
 std::string lost_end(const BootIdentity& now) { return "." + now.boot_id + std::string(kAsideEnd); }
 
@@ -226,7 +241,7 @@ std::string journal_text(const JournalEntry& entry) {
                {"pid", entry.pid},
                {"time_unix_seconds", seconds(entry.time.time_since_epoch())},
                {"knobs", std::move(knobs)}};
-  if (entry.pid_started != 0) json["pid_started"] = entry.pid_started;
+  if (entry.pid_started != 0) json[kStart] = entry.pid_started;
   json[kChecksum] = checksum_of(json);
   return json_text(json, 2) + "\n";
 }
@@ -239,8 +254,10 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   const bool first = version != nullptr && *version == kFirstVersion;
   if (version == nullptr || (!first && *version != kVersion && *version != kWithoutChecksum))
     return Error{Errc::bad_data, "is of a version that this program does not know"};
-  if (*version == kVersion && TRY(fields.text(kChecksum)) != checksum_of(json))
-    return Error{Errc::bad_data, "is not as it was written: its checksum is another"};
+  // Of an earlier version, and with what only this one writes: its number was changed.
+  const bool changed = *version != kVersion ? json.contains(kChecksum) || json.contains(kStart)
+                                            : TRY(fields.text(kChecksum)) != checksum_of(json);
+  if (changed) return Error{Errc::bad_data, "is not as it was written: its checksum is another"};
   JournalEntry out;
   const std::string name = TRY(fields.text(first ? "uuid" : "domain"));
   out.domain = first ? gpu_domain(name) : parse_domain(name);
@@ -250,8 +267,8 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   const double pid = TRY(fields.number("pid", 0, std::numeric_limits<pid_t>::max()));
   if (pid != std::floor(pid)) return Error{Errc::bad_data, "pid: wanted the number of a process"};
   out.pid = static_cast<pid_t>(pid);
-  if (fields.find("pid_started") != nullptr)
-    out.pid_started = static_cast<std::uint64_t>(TRY(fields.number("pid_started", 0, kTicksMost)));
+  if (fields.find(kStart) != nullptr)
+    out.pid_started = static_cast<std::uint64_t>(TRY(fields.number(kStart, 0, kTicksMost)));
   constexpr double kSecondsMax = 9e9;  // what nanoseconds in 64 bits hold
   out.time = WallTime(from_seconds(TRY(fields.number("time_unix_seconds", 0, kSecondsMax))));
   auto knobs = first ? parse_first_version(fields, out) : parse_knobs(fields, out);
@@ -277,14 +294,14 @@ Result<void> Journal::write(const JournalEntry& entry) const {
   return {};
 }
 
-// The copy first: one without its entry is never looked at, but an old one might be later.
+// The copy first: a copy without its entry is not read, but an old copy might be read with a later
+// entry.
 Result<void> Journal::remove(const DomainId& domain) const {
   const std::string path = path_of(domain);
   if (!copies_.empty()) (void)::unlink(copy_of(path).c_str());
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
   // What has taken its place, and was restored from the copy: a folder.
-  if ((errno == EISDIR || errno == EPERM) &&
-      std::rename(path.c_str(), (path + std::string(kAsideEnd)).c_str()) == 0)
+  if ((errno == EISDIR || errno == EPERM) && move_to(path, path + std::string(kAsideEnd)).ok())
     return {};
   return system_error("cannot remove '" + path + "'");
 }
@@ -326,6 +343,15 @@ Result<Leftovers> Journal::read(const BootIdentity& now) const {
   return out;
 }
 
+std::optional<JournalEntry> Journal::find(const DomainId& domain, const BootIdentity& now) const {
+  std::vector<std::string> paths{path_of(domain)};
+  if (!copies_.empty()) paths.insert(paths.begin(), copy_of(paths[0]));
+  for (const std::string& path : paths)
+    if (auto entry = read_whole(path); entry.ok() && other_life(*entry, now) == nullptr)
+      return *std::move(entry);
+  return std::nullopt;
+}
+
 void Journal::remove_unfinished() const {
   std::vector<fs::path> gone;
   for (const std::string& folder : {folder_, copies_}) {
@@ -341,10 +367,7 @@ void Journal::remove_unfinished() const {
 }
 
 Result<void> Journal::set_aside(const UnusableJournal& bad, const BootIdentity& now) const {
-  const std::string aside = bad.path + (bad.may_matter ? lost_end(now) : std::string(kAsideEnd));
-  if (std::rename(bad.path.c_str(), aside.c_str()) != 0)
-    return system_error("cannot rename '" + bad.path + "'");
-  return {};
+  return move_to(bad.path, bad.path + (bad.may_matter ? lost_end(now) : std::string(kAsideEnd)));
 }
 
 std::vector<LostJournal> Journal::lost(const BootIdentity& now) const {
@@ -357,16 +380,17 @@ std::vector<LostJournal> Journal::lost(const BootIdentity& now) const {
     name.resize(name.size() - end.size());
     out.push_back({parse_domain(name), file.path()});
   }
+  if (const auto left = read(now); left.ok())
+    for (const UnusableJournal& bad : left->unusable)
+      if (bad.may_matter)
+        out.push_back({parse_domain(fs::path(bad.path).stem().string()), bad.path});
   std::sort(out.begin(), out.end(),
             [](const LostJournal& a, const LostJournal& b) { return a.path < b.path; });
   return out;
 }
 
 Result<void> Journal::settle(const LostJournal& lost) const {
-  const std::string kept = path_of(lost.domain) + std::string(kAsideEnd);
-  if (std::rename(lost.path.c_str(), kept.c_str()) != 0)
-    return system_error("cannot rename '" + lost.path + "'");
-  return {};
+  return move_to(lost.path, path_of(lost.domain) + std::string(kAsideEnd));
 }
 
 }  // namespace derate

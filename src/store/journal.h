@@ -65,7 +65,7 @@ struct UnusableJournal {
   bool may_matter = false;
 };
 
-// A domain whose journal of this boot could not be used and was set aside.
+// A domain whose journal of this boot cannot be used.
 struct LostJournal {
   DomainId domain;
   std::string path;
@@ -94,11 +94,15 @@ class Journal {
   // wrote, or that belongs to another life is unusable; but for the last its copy takes its place
   // where that is whole and of this life. Errors: io when the folder is there and cannot be read.
   Result<Leftovers> read(const BootIdentity& now) const;
+  // Of one domain, its copy first: the disk of the entry may not answer. Empty: there is none that
+  // may be applied.
+  std::optional<JournalEntry> find(const DomainId& domain, const BootIdentity& now) const;
   // Removes what writers that are gone had begun to write: never an entry. A failure leaves litter.
   void remove_unfinished() const;
   // Renames an unusable file so that it is found once, and can still be looked at. One that may
   // matter is lost() until the machine is booted, or somebody has reset its domain.
   Result<void> set_aside(const UnusableJournal& bad, const BootIdentity& now) const;
+  // Also those that are not set aside yet, or could not be.
   std::vector<LostJournal> lost(const BootIdentity& now) const;
   // Its domain was reset: it is kept as other files that were set aside. Errors: no_permission, io.
   Result<void> settle(const LostJournal& lost) const;

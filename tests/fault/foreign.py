@@ -2,6 +2,7 @@
 """Another tool that turns GPUs' knobs: NVML through ctypes, nothing of Derate's.
 
     foreign.py LIBRARY OPERATION...     lock:GPU:LOW:HIGH  reset:GPU  power:GPU:WATTS
+                                        milliwatts:GPU:MILLIWATTS  memory:GPU:LOW:HIGH
                                         application:GPU:MEMORY:SM  persistence:GPU  mig:GPU:0|1
 """
 
@@ -26,6 +27,15 @@ class Nvml:
         self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
         return handle
 
+    def clocks(self, gpu):
+        """Its memory clocks, and the SM clocks that go with the first of them, in MHz."""
+        def listed(name, *arguments):
+            count, values = ctypes.c_uint(1024), (ctypes.c_uint * 1024)()
+            self.call(name, self.device(gpu), *arguments, ctypes.byref(count), values)
+            return values[:count.value]
+        memory = listed("nvmlDeviceGetSupportedMemoryClocks")
+        return memory, listed("nvmlDeviceGetSupportedGraphicsClocks", memory[0])
+
     def perform(self, operation):
         name, gpu, *values = operation.split(":")
         device, values = self.device(int(gpu)), [int(value) for value in values]
@@ -35,6 +45,10 @@ class Nvml:
             self.call("nvmlDeviceResetGpuLockedClocks", device)
         elif name == "power":
             self.call("nvmlDeviceSetPowerManagementLimit", device, values[0] * 1000)
+        elif name == "milliwatts":
+            self.call("nvmlDeviceSetPowerManagementLimit", device, *values)
+        elif name == "memory":
+            self.call("nvmlDeviceSetMemoryLockedClocks", device, *values)
         elif name == "application":
             self.call("nvmlDeviceSetApplicationsClocks", device, *values)
         elif name == "persistence":

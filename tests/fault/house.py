@@ -323,9 +323,10 @@ class House:
 
     # --- the usual situation
 
-    def governing(self, *arguments, extra=None, capped=True):
+    def governing(self, *arguments, extra=None, capped=True, silence=2, **popen):
         """derated that holds GPU 0 at a clock and GPU 1 at a power limit."""
-        daemon = self.daemon("--silence", "2", "--restore-time", "2", *arguments, extra=extra)
+        daemon = self.daemon("--silence", silence, "--restore-time", "2", *arguments, extra=extra,
+                             **popen)
         self.until(lambda: self.locked(GOVERNED), 10, "GPU 0 is governed")
         if capped:
             self.until(lambda: self.rounds() > 0, 5, "derated publishes its state")

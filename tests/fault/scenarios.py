@@ -1354,8 +1354,8 @@ def add_unusable():
         @row(f"journal.{name}", group=G_DISK, fault=text, who="derated", limit=2,
              when="at the next start", by="nobody: not applied",
              quick=name in ("boot", "half", "owner", "link"),
-             outcome="never applied: set aside and told" + (
-                 "; exit code 74 until `derate restore --reset`" if name in MATTERS else ""))
+             outcome="never applied: set aside and reported; exit code 74 until `derate restore "
+                     "--reset`" if name in MATTERS else "never applied: set aside and told")
         def _(house, spoil=spoil, told=told, name=name):
             return unusable(house, spoil, told, matters=name in MATTERS)
 

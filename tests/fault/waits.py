@@ -131,6 +131,31 @@ def add_silence_of(who, short, kind, text):
 add_silence()
 
 
+@row("run.terminal.ends", group=G_WAITS, fault="standard error is a terminal that was stopped",
+     who="derate run", when="the command ends by itself; the terminal goes on after 12 s", limit=2,
+     by="worker", outcome="given back at once; the account waits for the terminal, the worker is "
+     "not killed, the command's exit code is kept")
+def _(house):
+    ears = Ears(house, "terminal")
+    go = house.folder / "go"
+    program = house.running("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; exit 7",
+                            **ears.popen)
+    worker = program.worker()
+    ears.close()
+    since = now()
+    go.touch()
+    out = restored(house, since, 10)
+    time.sleep(12)
+    check(alive(worker), "the worker is gone")
+    termios.tcflow(ears.writer, termios.TCOON)
+    said = b""
+    house.until(lambda: not alive(worker), 10, "it ends once the account is taken")
+    while b"exit code 7" not in said:
+        said += os.read(ears.reader, 65536)
+    expect_code(program, 7)
+    return out
+
+
 @row("derated.pipe.full", group=G_WAITS, fault="standard error is a full pipe", who="derated",
      when="while it governs, 11 times another policy", by="worker", limit=2, quick=True,
      outcome="nobody waits and nobody is killed; lines are left out; SIGTERM gives everything back")
@@ -174,6 +199,20 @@ def _(house):
     return out
 
 
+@row("derated.notify.stopped", group=G_WAITS, fault="systemd's notify socket is full",
+     who="derated", when="the worker hangs (SIGSTOP)", by="guard", limit=3.5,
+     outcome="killed after `--silence` (2 s here), the guard restores")
+def _(house):
+    ear, environment = notify_socket(house, full=True)
+    daemon = house.governing(extra=environment)
+    since = now()
+    send(daemon.worker(), signal.SIGSTOP)
+    out = restored(house, since, 10)
+    expect_code(daemon, 137)
+    ear.close()
+    return out
+
+
 @row("derated.notify.ready", group=G_WAITS, fault="systemd's notify socket is full",
      who="derated", when="at its start, then it is read", by="worker", limit=2,
      outcome="READY=1 is sent when there is room")
@@ -207,36 +246,51 @@ def pids_group(house):
     raise Skip("no control group of processes may be made here")
 
 
+PIDS = {"worker": ("the worker is killed", "guard", 2, signal.SIGKILL,
+                   "the guard restores by itself, one GPU after the other"),
+        "stopped": ("the worker hangs (SIGSTOP)", "guard", 12.5, signal.SIGSTOP,
+                    "killed after `--silence`; the guard restores by itself"),
+        "guard": ("the guard is killed", "worker", 2, signal.SIGKILL,
+                  "the worker gives everything back")}
+
+
 def add_pids():
     for who in ("derated", "derate run"):
-        short = "derated" if who == "derated" else "run"
+        for kind in PIDS:
+            add_pids_of(who, kind)
 
-        @row(f"{short}.pids", group=G_WAITS, fault="no process can be made (pids.max)", who=who,
-             when="the worker is killed", by="guard", limit=2, quick=True,
-             outcome="the guard restores by itself, one GPU after the other")
-        def _(house, who=who):
-            group = pids_group(house)
+
+def add_pids_of(who, kind):
+    short = "derated" if who == "derated" else "run"
+    when, by, limit, blow, outcome = PIDS[kind]
+
+    @row(f"{short}.pids.{kind}", group=G_WAITS, fault="no process can be made (pids.max)",
+         who=who, when=when, by=by, limit=limit, quick=kind == "worker", outcome=outcome)
+    def _(house):
+        group = pids_group(house)
+        try:
+            enter = {"preexec_fn":
+                     lambda: (group / "cgroup.procs").write_text(str(os.getpid()))}
+            program = (house.governing(**enter) if who == "derated"
+                       else house.running("sleep", "600", **enter))
+            worker = program.worker()
+            (group / "pids.max").write_text("1")
+            since = now()
+            command = house.command_of(program) if who == "derate run" else None
+            send(program.pid if kind == "guard" else worker, blow)
+            out = restored(house, since, 20)
+            if command:
+                send(command, signal.SIGKILL)
+            program.wait(10)
+            house.until(lambda: not (group / "cgroup.procs").read_text(), 5, "all have ended")
+            return out
+        finally:
+            (group / "pids.max").write_text("max")
+            house.reap()
             try:
-                enter = {"preexec_fn":
-                         lambda: (group / "cgroup.procs").write_text(str(os.getpid()))}
-                program = (house.governing(**enter) if who == "derated"
-                           else house.running("sleep", "600", **enter))
-                worker = program.worker()
-                (group / "pids.max").write_text("1")
-                since = now()
-                send(worker, signal.SIGKILL)
-                out = restored(house, since, 10)
-                end_of(who, program)
-                program.wait(10)
-                house.until(lambda: not (group / "cgroup.procs").read_text(), 5, "all have ended")
-                return out
-            finally:
-                (group / "pids.max").write_text("max")
-                house.reap()
-                try:
-                    group.rmdir()
-                except OSError:
-                    pass
+                group.rmdir()
+            except OSError:
+                pass
 
 
 add_pids()
@@ -270,34 +324,48 @@ class FrozenDisk:
         self.frozen = False
 
 
-def add_frozen():
-    for victim, by in (("worker", "guard"), ("guard", "worker")):
-        for who in ("derated", "derate run"):
-            short = "derated" if who == "derated" else "run"
+# Seconds from the freeze to the blow: after some, threads of the worker wait for the disk, and a
+# process whose thread waits in the kernel is dead, but cannot be waited for.
+FROZEN = {"worker": ("the worker is killed", "guard", 3, 0, signal.SIGKILL),
+          "worker.late": ("the worker is killed 3 s later, `--silence 10`", "guard", 3, 3,
+                          signal.SIGKILL),
+          "stopped": ("the worker hangs (SIGSTOP)", "guard", 15, 0, signal.SIGSTOP),
+          "guard": ("the guard is killed", "worker", 3, 0, signal.SIGKILL)}
 
-            @row(f"{short}.frozen.{victim}", group=G_WAITS, who=who, by=by, limit=3,
-                 fault="the disk of the state folder does not answer (fsfreeze)",
-                 when=f"the {victim} is killed",
-                 outcome=f"the {by} restores all GPUs; the journals go when the disk is back")
-            def _(house, victim=victim, who=who, by=by):
-                disk = FrozenDisk(house)
-                try:
-                    program = (house.governing() if who == "derated"
-                               else house.running("sleep", "600"))
-                    command = house.command_of(program) if who == "derate run" else None
-                    worker = program.worker()
-                    disk.freeze()
-                    since = now()
-                    send(worker if victim == "worker" else program.pid, signal.SIGKILL)
-                    ms = house.until_restored(10, since=since)
-                finally:
-                    disk.thaw()
-                if command:
-                    send(command, signal.SIGKILL)
-                house.until(lambda: not [name for name, _ in house.processes_left()], 20,
-                            "all have ended once the disk is back")
-                house.derate("restore", "--wait", "5")
-                return Measured(ms, by, governed=())
+
+def add_frozen():
+    for who in ("derated", "derate run"):
+        for kind in FROZEN:
+            add_frozen_of(who, kind)
+
+
+def add_frozen_of(who, kind):
+    short = "derated" if who == "derated" else "run"
+    when, by, limit, wait, blow = FROZEN[kind]
+
+    @row(f"{short}.frozen.{kind}", group=G_WAITS, who=who, by=by, limit=limit, when=when,
+         fault="the disk of the state folder does not answer (fsfreeze)",
+         outcome=f"the {by} restores all GPUs; the journals go when the disk is back")
+    def _(house):
+        disk = FrozenDisk(house)
+        try:
+            program = (house.governing(silence=10) if who == "derated"
+                       else house.running("sleep", "600"))
+            command = house.command_of(program) if who == "derate run" else None
+            worker = program.worker()
+            disk.freeze()
+            time.sleep(wait)
+            since = now()
+            send(program.pid if kind == "guard" else worker, blow)
+            ms = house.until_restored(20, since=since)
+        finally:
+            disk.thaw()
+        if command:
+            send(command, signal.SIGKILL)
+        house.until(lambda: not [name for name, _ in house.processes_left()], 20,
+                    "all have ended once the disk is back")
+        house.derate("restore", "--wait", "5")
+        return Measured(ms, by, governed=())
 
 
 add_frozen()
@@ -327,7 +395,7 @@ def _(house):
 # --- hung drivers are waited for together ---------------------------------------------------------
 
 @row("derated.hang.many", group=G_HANGS, fault="the driver of 24 GPUs hangs", who="derated",
-     when="as policies are set, and the configuration is loaded anew; `--silence 2`", by="worker",
+     when="as the configuration is loaded anew, and policies are set; `--silence 2`", by="worker",
      limit=3, quick=True, bare=True,
      outcome="the loop is not killed: the GPUs are waited for together; given back at the end")
 def _(house):
@@ -338,19 +406,27 @@ def _(house):
     daemon = house.daemon("--silence", "2", "--restore-time", "5")
     house.until(lambda: house.locked(GOVERNED) and house.locked(23), 20, "they are governed")
     worker = daemon.worker()
-    for ask in (lambda: house.derate("policy", "set", "max-freq", "-i",
-                                     ",".join(str(gpu) for gpu in range(24) if gpu != 2),
-                                     code=None, limit=30),
-                lambda: (house.config_file.write_text(
-                    house.config_file.read_text().replace("efficient-fix", "max-freq")),
-                    send(daemon.pid, signal.SIGHUP), time.sleep(3))):
+    ours = [gpu for gpu in range(24) if gpu != 2]
+
+    def reload():
+        house.config_file.write_text(
+            house.config_file.read_text().replace("efficient-fix", "max-freq"))
+        send(daemon.pid, signal.SIGHUP)
+        time.sleep(3)
+
+    def command():
+        house.derate("policy", "set", "efficient-fix", "-i", ",".join(map(str, ours)), code=None,
+                     limit=30)
+
+    for ask, policy in ((reload, "max-freq"), (command, "efficient-fix")):
         send(house.server.pid, signal.SIGSTOP)
         try:
             ask()
         finally:
             send(house.server.pid, signal.SIGCONT)
         check(alive(worker) and daemon.worker() == worker, f"worker killed: {daemon.text()}")
-        time.sleep(2)
+        house.until(lambda: all(house.gpu_state(gpu).get("policy") == policy for gpu in ours), 30,
+                    f"each GPU is governed by {policy}")
     out = stop(house, daemon, limit=20)
     house.check_end(())
     return out
@@ -361,7 +437,7 @@ def _(house):
 @row("leases.removed", group="Other tools and governors", who="derated", by="worker", limit=2,
      fault="the lock files of the run folder are removed", quick=True,
      when="while it governs; then a second derated, `derate run` and `derate restore`",
-     outcome="taken anew within 2 s and told; nobody else writes to its GPUs")
+     outcome="taken anew within 2 s and logged; nobody else writes to its GPUs")
 def _(house):
     daemon = house.governing()
     before = house.writes(GOVERNED)
@@ -426,35 +502,76 @@ def _(house):
     return Measured(ms, "`derate restore`", governed=())
 
 
-@row("run.folder.full", group="The disk and its journals", who="derated", limit=2, quick=True,
-     fault="the run folder is full, and the lock files are gone", when="guard and worker are gone",
-     by="`derate restore`", outcome="restored all the same, exit code 0")
-def _(house):
+def fill(folder):
+    for size in (65536, 4096, 0):
+        for number in range(60):
+            try:
+                (folder / f"ballast{size}-{number}").write_bytes(bytes(size))
+            except OSError:
+                break
+
+
+def small_run_folder(house):
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,nr_inodes=40", "none",
                            house.run_dir], capture_output=True, text=True)
     if done.returncode != 0:
         raise Skip("no tmpfs may be mounted here: " + done.stderr.strip())
+
+
+@row("run.folder.full.governed", group="The disk and its journals", who="derated", limit=2,
+     fault="the run folder is full, and the lock files are gone", when="while it governs; then "
+     "`derate restore`", by="worker", outcome="left to it, exit code 75; nothing is written")
+def _(house):
+    small_run_folder(house)
+    try:
+        daemon = house.governing(capped=False)
+        fill(house.run_dir)
+        for path in house.run_dir.glob("*.lock"):
+            path.unlink()
+        fill(house.run_dir)
+        writes = house.writes(GOVERNED)
+        house.derate("restore", code=75)
+        check(house.writes(GOVERNED) == writes, "GPU 0 was written to")
+        return stop(house, daemon)
+    finally:
+        subprocess.run(["umount", "-l", house.run_dir], check=False)
+
+
+@row("run.folder.readonly", group="The disk and its journals", who="derated", limit=2,
+     fault="the run folder cannot be written (read-only)", when="guard and worker are gone",
+     by="`derate restore`", outcome="restored all the same, exit code 0")
+def _(house):
+    small_run_folder(house)
+    try:
+        leave_locked(house)
+        subprocess.run(["mount", "-o", "remount,ro", house.run_dir], check=True)
+        since = now()
+        house.derate("restore")
+        return restored(house, since, 5)
+    finally:
+        subprocess.run(["umount", "-l", house.run_dir], check=False)
+
+
+@row("run.folder.full", group="The disk and its journals", who="derated", limit=2, quick=True,
+     fault="the run folder is full, and the lock files are gone", when="guard and worker are gone",
+     by="`derate restore`", outcome="restored all the same, exit code 0")
+def _(house):
+    small_run_folder(house)
     try:
         leave_locked(house)
         for path in house.run_dir.glob("*.lock"):
             path.unlink()
-        for size in (65536, 4096, 0):
-            for number in range(60):
-                try:
-                    (house.run_dir / f"ballast{size}-{number}").write_bytes(bytes(size))
-                except OSError:
-                    break
+        fill(house.run_dir)
         since = now()
         house.derate("restore")
-        out = restored(house, since, 5)
-        return out
+        return restored(house, since, 5)
     finally:
         subprocess.run(["umount", "-l", house.run_dir], check=False)
 
 
 @row("journal.found.impossible", group="The disk and its journals", who="derated", limit=2,
      fault="[found] names clocks that the GPU does not have", when="at the start", quick=True,
-     by="nobody: nothing was written", outcome="nothing is written, told in `derate status`")
+     by="nobody: nothing was written", outcome="nothing is written, reported in `derate status`")
 def _(house):
     house.config_file.write_text(
         CONFIG + "[found]\nlocked_lowest_mhz = 1000\nlocked_highest_mhz = 9000\n")
@@ -469,7 +586,7 @@ def _(house):
 
 @row("journal.found.between", group="The disk and its journals", who="derated", limit=2,
      fault="[found] names clocks between the GPU's steps", when="then it ends", by="worker",
-     quick=True, outcome="told; restored to the steps that the driver had taken")
+     quick=True, outcome="logged; restored to the steps that the driver had taken")
 def _(house):
     house.foreign("lock:0:1000:1304")
     house.note_baseline()

@@ -231,6 +231,7 @@ void Fleet::take(const Record& record) {
 }
 
 void Fleet::maintain() {
+  leave_lost_leases();
   ask_when_many_end();
   for (const auto& run : assignments_.tuned_runs()) run->round(clock_.now());
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
@@ -243,6 +244,19 @@ void Fleet::maintain() {
     for (std::size_t at = before; at < gpus_.size(); ++at)
       options_.log.info(fmt::format("GPU {} is here now", gpus_[at].id().index),
                         {{"gpu", gpus_[at].uuid()}});
+  }
+}
+
+// Who has the lease now governs the GPU, or will: two may not.
+void Fleet::leave_lost_leases() {
+  for (const DomainId& domain : leases_.lost()) {
+    const ManagedGpu* const gpu = find(domain.name);
+    if (gpu == nullptr || gpu->domain() != domain) continue;
+    const auto at = static_cast<std::size_t>(gpu - gpus_.data());
+    (void)restore_and_observe(at, "another has its lease, whose file was removed").ok();
+    leases_.release(domain);
+    (void)governor_->replace(at, take_control(gpus_[at]));
+    release_lease(gpus_[at]);
   }
 }
 

@@ -158,6 +158,7 @@ class Fleet : public TunedGpus {
  private:
   static Error nothing_tried(const ManagedGpu& gpu);
   void leave_ended(std::size_t at);
+  void leave_lost_leases();
   void ask_when_many_end();
   GovernorOptions options_of_governor() const;
   void configure();

@@ -166,6 +166,65 @@ TEST_F(FleetOfTwo, AGpuWhoseJournalCannotBeUsedIsNotGovernedUntilItIsReset) {
   EXPECT_TRUE(fleet->finish().ok());
 }
 
+// Leases of GPUs that another governor may have, and a journal.
+class FleetWithLeases : public FleetOfTwo {
+ protected:
+  FleetWithLeases() {
+    Settings settings;
+    settings.govern = true;
+    settings.policy = "efficient-fix";
+    FleetOptions options{.journal = journal, .life = {"boot", ""}, .open = gpus.opener()};
+    options.leases.take = [this](const DomainId& domain) -> Result<UniqueFd> {
+      if (others.contains(domain)) return Error{Errc::busy, "another governs it"};
+      return UniqueFd();
+    };
+    options.leases.release = [this](const DomainId& domain) { released.insert(domain); };
+    options.leases.take_lost = [this] { return std::exchange(lost, {}); };
+    fleet.emplace(std::move(options), settings, clock);
+    fleet->begin_opening();
+    EXPECT_TRUE(fleet->poll_opening().ok());
+    run(2s);
+    EXPECT_EQ(journalled(), 2u);
+    first = fleet->gpus()[0].domain();
+  }
+  ~FleetWithLeases() override { fleet.reset(); }
+  std::size_t journalled() const { return journal.read({"boot", ""})->entries.size(); }
+
+  const Folder folder;
+  const Journal journal{folder.file("journal")};
+  std::set<DomainId> others, released;
+  std::vector<DomainId> lost;
+  DomainId first;
+};
+
+TEST_F(FleetWithLeases, AGpuWhoseLeaseSomebodyElseHasIsLeftToThatOne) {
+  others = {first};
+  lost = {first};
+  run(1s);
+  EXPECT_EQ(governed(0), "");
+  EXPECT_FALSE(gpus.sim(0).locked());
+  EXPECT_EQ(journalled(), 1u);
+  EXPECT_TRUE(released.contains(first));
+  EXPECT_EQ(governed(1), "efficient-fix");
+  others.clear();
+  run(Fleet::kLeaseEvery + 1s);
+  EXPECT_EQ(governed(0), "efficient-fix");
+}
+
+TEST_F(FleetWithLeases, OneIsKeptWhileItsJournalCannotBeRemoved) {
+  std::filesystem::rename(journal.folder(), folder.file("elsewhere"));
+  std::ofstream(journal.folder()) << "";
+  EXPECT_FALSE(fleet->release(0, "somebody").ok());
+  run(1s);
+  EXPECT_FALSE(gpus.sim(0).locked());
+  EXPECT_FALSE(released.contains(first));
+  std::filesystem::remove(journal.folder());
+  std::filesystem::rename(folder.file("elsewhere"), journal.folder());
+  run(LeftoverRestorer::kAgain + 1s);
+  EXPECT_TRUE(released.contains(first));
+  EXPECT_EQ(journalled(), 1u);
+}
+
 TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
   Settings settings;
   settings.govern = true;

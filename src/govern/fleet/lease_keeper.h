@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -16,6 +17,8 @@ struct LeaseHooks {
   // Empty where no lease is needed: no other process can govern simulated GPUs.
   std::function<Result<UniqueFd>(const DomainId& domain)> take;
   std::function<void(const DomainId& domain)> release = [](const DomainId&) {};
+  // Those whose lease somebody else has, since its file was removed.
+  std::function<std::vector<DomainId>()> take_lost = [] { return std::vector<DomainId>(); };
 };
 
 class LeaseKeeper {
@@ -27,6 +30,9 @@ class LeaseKeeper {
   Result<void> take(const DomainId& domain);
   // Releases the lease if it is held.
   void release(const DomainId& domain);
+  // Of those that are held, the domains whose lease somebody else has by now: to be restored and
+  // released.
+  std::vector<DomainId> lost() const;
 
  private:
   LeaseHooks hooks_;

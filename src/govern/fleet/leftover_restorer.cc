@@ -17,7 +17,8 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
   if (!left.ok()) return options_.log.error(left.error().message);
   set_unusable_aside(*left, options_.journal, options_.life, options_.run_folder, options_.log,
                      [&](const DomainId& domain) { return leases_.holds(domain); });
-  for (ManagedGpu* gpu : gpus) look_for_lost(*gpu);
+  const auto lost = options_.journal.lost(options_.life);
+  for (ManagedGpu* gpu : gpus) take_lost(*gpu, lost);
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
       return each->domain() == entry.domain;
@@ -33,9 +34,17 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
 }
 
 void LeftoverRestorer::look_for_lost(ManagedGpu& gpu) const {
+  take_lost(gpu, options_.journal.lost(options_.life));
+}
+
+// That of a GPU which another governs is that one's to look after.
+void LeftoverRestorer::take_lost(ManagedGpu& gpu, std::span<const LostJournal> all) const {
   gpu.leftover.lost.clear();
-  for (const LostJournal& lost : options_.journal.lost(options_.life))
-    if (lost.domain == gpu.domain()) gpu.leftover.lost = describe(lost);
+  for (const LostJournal& lost : all)
+    if (lost.domain == gpu.domain() &&
+        (leases_.holds(lost.domain) ||
+         !lease_is_held(options_.run_folder, short_name(lost.domain))))
+      gpu.leftover.lost = describe(lost);
 }
 
 void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {

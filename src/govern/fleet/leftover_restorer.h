@@ -46,6 +46,7 @@ class LeftoverRestorer {
 
  private:
   void restore(ManagedGpu& gpu, const JournalEntry& entry);
+  void take_lost(ManagedGpu& gpu, std::span<const LostJournal> all) const;
   void leave_alone(ManagedGpu& gpu, const Error& why);
 
   Options options_;

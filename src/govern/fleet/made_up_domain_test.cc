@@ -215,13 +215,37 @@ TEST_F(MadeUpDomain, WhoseGovernorLivesIsLeftAloneThoughItsLeaseWasRemoved) {
   entry.pid_started = process_start(governor);
   entry.knobs["pump_hertz"] = {one_value(40), true};
   ASSERT_TRUE(machine_journal().write(entry).ok());
-  const auto rows = ask_to_restore();
-  EXPECT_EQ(exit_code_of(rows), 75);
+  EXPECT_TRUE(left_by_nobody().empty());
+  EXPECT_EQ(exit_code_of(ask_to_restore()), 75);
   EXPECT_EQ(*plant.read_knobs(), found);
+  // Also where nobody can have a lease, as without room in the run folder.
+  const std::string lock = run_directory() + "/made-up:0.lock";
+  std::filesystem::remove(lock);
+  std::filesystem::create_directories(lock);
+  EXPECT_EQ(exit_code_of(ask_to_restore()), 75);
+  EXPECT_EQ(*plant.read_knobs(), found);
+  std::filesystem::remove(lock);
   ::kill(governor, SIGKILL);
   ::waitpid(governor, nullptr, 0);
   EXPECT_EQ(exit_code_of(ask_to_restore()), 0);
   EXPECT_EQ(plant.read_knobs()->at("pump_hertz"), one_value(40));
+}
+
+// What cannot be moved is not restored either, and nothing says that all is well.
+TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedAndNotBeMovedIsNotRestored) {
+  const std::string path = journal_directory() + "/made-up:0.json";
+  std::filesystem::create_directories(journal_directory());
+  std::ofstream(path) << "half";
+  const std::string aside = path + "." + current_boot().boot_id + ".aside";
+  for (const char* number : {"", ".1", ".2", ".3", ".4", ".5", ".6", ".7", ".8", ".9"})
+    std::filesystem::create_directories(aside + number + "/inside");
+  std::filesystem::remove_all(aside);
+  std::filesystem::create_directories(aside + "/inside");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(exit_code_of(ask_to_restore()), 1);
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(left_by_nobody().at("made-up:0").remedy, "derate restore --reset");
+  }
 }
 
 // No room for a lease: nobody can have one.

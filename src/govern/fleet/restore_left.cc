@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "config/paths.h"
 #include "device/knob_control.h"
-#include "govern/guard.h"
 #include "govern/lease.h"
 #include "govern/restore_settings.h"
 #include "store/audit.h"
@@ -42,22 +41,23 @@ Restored refused(const JournalEntry& entry, const Error& why) {
           why.message};
 }
 
-// A run folder without room has no lease for anybody: where no file is there that a governor could
-// hold, none does.
+// A run folder without room, or that nobody can write, has no lease for anybody: where no file is
+// there that a governor could hold, none does.
 bool free_without_lease(const Error& why, const std::string& name) {
   return why.code == Errc::io && !lease_is_held(run_directory(), name);
 }
 
 // The knobs that could not be read when they were found; others are as somebody may want them.
-Result<void> reset_domain(const LostJournal& lost, const RestoreRequest& request) {
-  const auto device = TRY(request.open(lost.domain));
+Result<void> reset_domain(const DomainId& domain, const RestoreRequest& request) {
+  const auto device = TRY(request.open(domain));
   for (const KnobInfo& knob : device->knobs())
     if (knob.restore == KnobInfo::Restore::configured) TRY(device->reset_knob(knob));
-  return machine_journal().settle(lost);
+  return {};
 }
 
-int reset_process(const LostJournal& lost, const RestoreRequest& request) {
-  const auto done = reset_domain(lost, request);
+// The rest of it, which may wait for a disk.
+int settle_reset(const LostJournal& lost, const RestoreRequest& request, Result<void> done) {
+  if (done.ok()) done = machine_journal().settle(lost).with("reset, but its journal stays");
   SystemClock clock;
   (void)AuditLog(audit_file())
       .append({clock.wall_now(),
@@ -73,6 +73,34 @@ int reset_process(const LostJournal& lost, const RestoreRequest& request) {
   request.log.error(fmt::format("{}: not reset: {}", short_name(lost.domain), done.error().message),
                     {{"gpu", lost.domain.name}});
   return exit_code_of(done.error().code);
+}
+
+RestoreStep reset_process(const LostJournal& lost, const RestoreRequest& request) {
+  auto done = reset_domain(lost.domain, request);
+  return {exit_code::kOk,
+          [lost, &request, done = std::move(done)] { return settle_reset(lost, request, done); }};
+}
+
+struct Asker {
+  std::string who, why;
+};
+
+// What a restore has left to do, which may wait for a disk. The journal first: where the disk does
+// not answer, the audit log is not what is waited for.
+int settle_restored(const DomainId& domain, Result<void> restored, const Asker& asker,
+                    const Log& log) {
+  SystemClock clock;
+  AuditEntry told{clock.wall_now(), asker.who, domain, "restore", {}, {}, asker.why, {}};
+  if (!restored.ok())
+    told.error = restored.error().message;
+  else
+    restored = machine_journal().remove(domain);
+  if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
+    log.error("no audit log: " + kept.error().message, {{"gpu", domain.name}});
+  if (restored.ok()) return exit_code::kOk;
+  log.error(fmt::format("{}: not restored: {}", short_name(domain), restored.error().message),
+            {{"gpu", domain.name}});
+  return exit_code_of(restored.error().code);
 }
 
 // Under their leases, as what is restored.
@@ -122,38 +150,15 @@ std::string describe(const LostJournal& lost) {
       lost.path);
 }
 
-Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
-                                const std::string& who, const std::string& why, const Log& log) {
-  SystemClock clock;
-  JournalEntry left = entry;
-  auto device = open(entry.domain);
-  auto restored = device.ok() ? restore_settings(**device, left) : Result<void>(device.error());
-  AuditEntry told{clock.wall_now(), who, entry.domain, "restore", {}, {}, why, {}};
-  if (!restored.ok()) told.error = restored.error().message;
-  // The journal first: where the disk does not answer, the audit log is not what is waited for.
-  const auto removed = restored.ok() ? machine_journal().remove(entry.domain) : Result<void>{};
-  if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
-    log.error("no audit log: " + kept.error().message, {{"gpu", entry.domain.name}});
-  TRY(std::move(restored));
-  return removed;
-}
-
-int restore_process(const DomainId& domain, const OpenToRestore& open, const std::string& who,
-                    const std::string& why, const Log& log) {
-  const auto left = machine_journal().read(current_boot());
-  if (!left.ok()) {
-    log.error(left.error().message, {{"gpu", domain.name}});
-    return exit_code_of(left.error().code);
-  }
-  for (const JournalEntry& entry : left->entries) {
-    if (entry.domain != domain) continue;
-    if (const auto done = restore_journalled(entry, open, who, why, log); !done.ok()) {
-      log.error(fmt::format("{}: not restored: {}", short_name(domain), done.error().message),
-                {{"gpu", domain.name}});
-      return exit_code_of(done.error().code);
-    }
-  }
-  return exit_code::kOk;
+RestoreStep restore_process(const DomainId& domain, const OpenToRestore& open,
+                            const std::string& who, const std::string& why, const Log& log) {
+  auto left = machine_journal().find(domain, current_boot());
+  if (!left) return exit_code::kOk;
+  auto device = open(domain);
+  auto restored = device.ok() ? restore_settings(**device, *left) : Result<void>(device.error());
+  return {exit_code::kOk, [=, restored = std::move(restored), &log] {
+            return settle_restored(domain, restored, {who, why}, log);
+          }};
 }
 
 std::vector<DomainId> left_by(pid_t writer) {
@@ -176,16 +181,12 @@ std::map<std::string, Abandoned> left_by_nobody() {
     return !lease_is_held(run_directory(), name);
   };
   for (const JournalEntry& entry : left->entries)
-    if (const std::string name = short_name(entry.domain); is_free(name))
+    if (const std::string name = short_name(entry.domain); is_free(name) && !writer_lives(entry))
       out[name] = {fmt::format("left by {}, pid {}, which is gone", entry.owner, entry.pid),
                    "derate restore"};
-  for (const UnusableJournal& bad : left->unusable)
-    if (const std::string name = std::filesystem::path(bad.path).stem();
-        bad.may_matter && is_free(name))
-      out[name] = {fmt::format("journal '{}' cannot be used", bad.path), "derate restore --reset"};
   for (const LostJournal& lost : journal.lost(current_boot()))
-    out[short_name(lost.domain)] = {fmt::format("journal '{}' cannot be used", lost.path),
-                                    "derate restore --reset"};
+    if (const std::string name = short_name(lost.domain); is_free(name))
+      out[name] = {fmt::format("journal '{}' cannot be used", lost.path), "derate restore --reset"};
   return out;
 }
 
@@ -201,11 +202,12 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
     if (!short_name(entry.domain).starts_with(request.gpus)) continue;
     const std::string name = short_name(entry.domain);
     auto lease = await_lease(clock, run_directory(), name, request.who, deadline, request.alive);
-    if (lease.ok() && writer_lives(entry)) {
+    const bool ours = lease.ok() || free_without_lease(lease.error(), name);
+    if (ours && writer_lives(entry)) {
       out.push_back({entry.domain, Restored::Outcome::governed,
                      fmt::format("{}, pid {}, lives; its lease was removed from the run folder",
                                  entry.owner, entry.pid)});
-    } else if (lease.ok() || free_without_lease(lease.error(), name)) {
+    } else if (ours) {
       if (lease.ok()) leases.push_back(*std::move(lease));
       domains.push_back(entry.domain);
     } else {

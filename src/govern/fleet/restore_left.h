@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "govern/guard.h"
 #include "store/journal.h"
 
 namespace derate {
@@ -24,15 +25,11 @@ using OpenToRestore = std::function<Result<std::unique_ptr<KnobControl>>(const D
 // The journal of this machine and user, with its second copies in the run folder.
 Journal machine_journal();
 
-// Opens the entry's domain, restores what was written and removes the entry; the audit log has it.
-// Errors: those of opening the domain and of its writes. The entry stays then.
-Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
-                                const std::string& who, const std::string& why, const Log& log);
-
-// The exit code of a process that restores that domain; 0 also when there is nothing to
-// restore.
-int restore_process(const DomainId& domain, const OpenToRestore& open, const std::string& who,
-                    const std::string& why, const Log& log);
+// What a process does that restores that domain: opens it and restores what was written; afterwards
+// removes the entry, and the audit log has it. 0 also when there is nothing to restore; if opening
+// or writing fails, the entry stays. `log` outlives the step.
+RestoreStep restore_process(const DomainId& domain, const OpenToRestore& open,
+                            const std::string& who, const std::string& why, const Log& log);
 
 // The domains whose entries the process `writer` has left.
 std::vector<DomainId> left_by(pid_t writer);

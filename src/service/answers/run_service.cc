@@ -58,6 +58,7 @@ RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works
 // --- what a round does ---------------------------------------------------------------------------
 
 void RunService::step() {
+  asked_ = false;
   for (auto& [connection, run] : runs_) {
     const bool ended = has_ended(run.process);
     for (Place& place : run.places)
@@ -135,6 +136,7 @@ void RunService::govern(Run& run, Place& place) {
   PolicyAssignment wanted = run.wanted;
   if (by != nullptr && by->policy && by->policy->policy.info == wanted.policy.info)
     wanted.policy.params = with_delta(by->policy->policy.params, wanted.policy.params);
+  ask_once();
   const auto done = fleet_.assign(at, {.origin = origins::run, .who = run.name, .policy = wanted});
   if (!done.ok()) return end(run, place, done.error().message);
   const ManagedGpu& gpu = fleet_.gpus()[at];
@@ -152,6 +154,7 @@ void RunService::end(Run& run, Place& place, const std::string& why) {
   place.state = Place::State::ended;
   place.why = why;
   if (!governed) return;
+  ask_once();
   given_back_[place.id.uuid] = clock_.now();
   if (const auto restored = fleet_.end_run(place.id.uuid, run.name, "its run has ended");
       !restored.ok())
@@ -160,7 +163,14 @@ void RunService::end(Run& run, Place& place, const std::string& why) {
             {{"gpu", place.id.uuid}, {"uid", run.uid}, {"pid", run.pid}});
 }
 
+// Many GPUs may change hands in one round: of those whose drivers hang only the first is waited
+// for.
+void RunService::ask_once() {
+  if (!std::exchange(asked_, true)) fleet_.start_readings();
+}
+
 void RunService::closed() {
+  asked_ = false;
   for (auto& [connection, run] : runs_)
     for (Place& place : run.places)
       if (place.state == Place::State::governed) end(run, place, "derated has closed the GPUs");
@@ -169,7 +179,7 @@ void RunService::closed() {
 void RunService::forget(std::uint64_t connection) {
   const auto at = runs_.find(connection);
   if (at == runs_.end()) return;
-  fleet_.start_readings();
+  asked_ = false;
   for (Place& place : at->second.places) end(at->second, place, "its `derate run` has ended");
   runs_.erase(at);
 }
@@ -288,7 +298,7 @@ Result<RunService::Json> RunService::obey(const RunRelease& request, const Peer&
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus)))
     uuids.push_back(fleet_.ids()[static_cast<std::size_t>(at)].uuid);
   std::string done;
-  fleet_.start_readings();
+  asked_ = false;
   for (auto& [connection, run] : runs_)
     for (Place& place : run.places) {
       const bool meant = std::find(uuids.begin(), uuids.end(), place.id.uuid) != uuids.end();

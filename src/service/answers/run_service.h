@@ -91,6 +91,7 @@ class RunService {
   std::optional<Duration> unknown_for(Place& place) const;
   void govern(Run& run, Place& place);
   void end(Run& run, Place& place, const std::string& why);
+  void ask_once();
   void forget(std::uint64_t connection);
   void take(const GpuRecord& record);
 
@@ -101,6 +102,7 @@ class RunService {
   RequestRules rules_;
   std::map<std::uint64_t, Run> runs_;          // by connection
   std::map<std::string, Instant> given_back_;  // by UUID: when the last run there ended
+  bool asked_ = false;                         // the GPUs, in this step
 };
 
 }  // namespace derate
