@@ -13,36 +13,36 @@
 namespace derate {
 namespace {
 
-struct Pipe {
+struct TwoEnds {
   UniqueFd read, write;
 };
 
-Pipe a_pipe() {
+TwoEnds two_ends() {
   int ends[2];
   CHECK(::pipe2(ends, O_CLOEXEC) == 0);
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+bool has_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
 TEST(ApartThread, HasWhatIsKeptAndNothingElse) {
-  const Pipe other = a_pipe(), kept = a_pipe(), last = a_pipe();
+  const TwoEnds other = two_ends(), kept = two_ends(), last = two_ends();
   auto begun = start_apart({kept.write.get()}, [&] {
     bool others = false;
-    for (int fd = 0; fd < 1024; ++fd) others |= is_open(fd) && fd != kept.write.get();
+    for (int fd = 0; fd < 1024; ++fd) others |= has_open(fd) && fd != kept.write.get();
     (void)!::write(kept.write.get(), others ? "o" : "x", 1);
   });
   EXPECT_TRUE(begun.get());
   char told = 0;
   ASSERT_EQ(::read(kept.read.get(), &told, 1), 1);
   EXPECT_EQ(told, 'x');
-  EXPECT_TRUE(is_open(other.read.get()));
-  EXPECT_TRUE(is_open(last.write.get()));
+  EXPECT_TRUE(has_open(other.read.get()));
+  EXPECT_TRUE(has_open(last.write.get()));
 }
 
 // What is closed here is closed, although the thread goes on; what it has it keeps.
 TEST(ApartThread, KeepsNothingOpenForOthers) {
-  Pipe other = a_pipe(), kept = a_pipe(), stop = a_pipe();
+  TwoEnds other = two_ends(), kept = two_ends(), stop = two_ends();
   auto begun = start_apart({kept.write.get(), stop.read.get()},
                            [to = kept.write.get(), until = stop.read.get()] {
                              char end = 0;
