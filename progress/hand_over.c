@@ -30,6 +30,7 @@ typedef struct {
 
 static File page_ = {-1, 0, 0}, socket_ = {-1, 0, 0};
 static long announced_, wait_s_ = ANNOUNCE_S;
+static long again_s_;                /* after a queue that was full; 0: it was not */
 static struct sockaddr_un listener_; /* read from the environment once: programs may change that */
 static bool has_listener_;
 static int (*clock_)(int clock, void* time); /* the kernel's own object's; NULL: it has none */
@@ -94,8 +95,9 @@ static bool address_of_listener(struct sockaddr_un* address) {
 static bool is_trusted(const struct stat* of) { return of->st_uid == 0 || of->st_uid == geteuid(); }
 
 /* Whether nobody but root and this user can put a socket there, now or later: where it lies is not
- * looked at again. Folders that everybody may write to have to be sticky, and what lies in them has
- * to be there. The kernel does not tell who reads a datagram socket. */
+ * looked at again. Each folder on the way has to be theirs. Where others may write, too, it has to
+ * be sticky, and what lies in it has to be there. The kernel does not tell who reads a datagram
+ * socket. */
 static bool is_safe_for_good(const char* path) {
   char part[sizeof listener_.sun_path];
   struct stat folder, found;
@@ -109,13 +111,14 @@ static bool is_safe_for_good(const char* path) {
     if (stat(part, &folder) != 0) return false;
     memcpy(part, path, end);
     part[end] = '\0';
-    const bool is_there = lstat(part, &found) == 0, is_open = (folder.st_mode & 0002) != 0;
+    const bool is_there = lstat(part, &found) == 0, is_open = (folder.st_mode & 0022) != 0;
+    if (!is_trusted(&folder)) return false;
     if (is_open && ((folder.st_mode & 01000) == 0 || !is_there || !is_trusted(&found)))
       return false;
     const bool is_last = path[end] == '\0';
     if (!is_there || is_last) {
       const bool is_link = is_there && (found.st_mode & 0170000) == 0120000;
-      return is_trusted(&folder) && (!is_there || (is_trusted(&found) && !is_link));
+      return !is_there || (is_trusted(&found) && !is_link);
     }
   }
   return false;
@@ -185,13 +188,14 @@ static long send_page(void) {
 
 /* Threads may come here together: one sends more, or waits longer, is all that comes of it. */
 void derate_announce_page(void) {
-  long wait = ANNOUNCE_S;
+  long again = 0;
   if (has_listener_ && is_still_ours(&page_) && is_still_ours(&socket_)) {
-    const long before = __atomic_load_n(&wait_s_, __ATOMIC_RELAXED);
+    const long before = __atomic_load_n(&again_s_, __ATOMIC_RELAXED);
     if (send_page() == -EAGAIN) /* its queue is full: a flood, mostly */
-      wait = before >= ANNOUNCE_S ? 1 : before * 2 < ANNOUNCE_S ? before * 2 : ANNOUNCE_S;
+      again = before == 0 ? 1 : before * 2 < ANNOUNCE_S ? before * 2 : ANNOUNCE_S;
   }
-  __atomic_store_n(&wait_s_, wait, __ATOMIC_RELAXED);
+  __atomic_store_n(&again_s_, again, __ATOMIC_RELAXED);
+  __atomic_store_n(&wait_s_, again != 0 ? again : ANNOUNCE_S, __ATOMIC_RELAXED);
   __atomic_store_n(&announced_, derate_seconds_now(clock_), __ATOMIC_RELAXED);
 }
 

@@ -31,16 +31,16 @@ HttpResponse answer_to_token(HttpResponse answer) {
 
 // What the page may ask is its user's: nobody else's connection is heard, with a code or without.
 // Root may do as much anyway, and forwards for the user where sshd or a container's runtime does.
-std::optional<HttpResponse> turn_others_away(const UniqueFd& caller) {
-  const auto uid = user_of_peer(caller);
-  if (uid == ::geteuid() || uid == 0) return std::nullopt;
+std::optional<HttpResponse> turn_others_away(const Peer& caller) {
+  if (caller.person == ::geteuid() || caller.person == 0) return std::nullopt;
   HttpResponse out = error_response(
       403, fmt::format("this page is of user {}: it is served to that user alone", ::geteuid()));
   out.close = true;
   return answer_of(std::move(out));
 }
 
-// Every caller over TCP is the same user to the server: what it bounds by user it bounds in all.
+// A proxy is one user with all who come through it: what is bounded by user is bounded in all, and
+// is a user's only where others want it, too.
 HttpServerOptions server_options() {
   HttpServerOptions out;
   out.kind_of = [](const HttpRequest& head) {
@@ -58,6 +58,7 @@ HttpServerOptions server_options() {
     }
     return HttpKind::health;
   };
+  out.user_of = [](const UniqueFd& caller) { return user_of_peer(caller); };
   out.most_of_a_user = out.most_connections;
   out.most_streams = out.most_streams_of_a_user = Streams::kMost;
   // Who asks too often would take it from all: the server's shares of time bound them before.
@@ -81,8 +82,8 @@ struct Agent::State {
   HttpReply begin_session(std::string_view code);
   void take_session(HttpAsk& ask) const;
   HttpReply page(std::uint64_t number, const HttpAsk& ask);
-  HttpReply operation(std::uint64_t number, HttpAsk ask);
-  HttpReply stream(std::uint64_t number, HttpAsk ask);
+  HttpReply operation(const Peer& from, HttpAsk ask);
+  HttpReply stream(const Peer& from, HttpAsk ask);
 };
 
 HttpReply Agent::State::handle(const HttpCall& call) {
@@ -100,9 +101,9 @@ HttpReply Agent::State::handle(const HttpCall& call) {
     case Duty::page:
       return page(number, passed.ask);
     case Duty::control:
-      return operation(number, std::move(passed.ask));
+      return operation(call.peer, std::move(passed.ask));
     case Duty::stream:
-      return stream(number, std::move(passed.ask));
+      return stream(call.peer, std::move(passed.ask));
   }
   return own_text();
 }
@@ -144,9 +145,11 @@ HttpReply Agent::State::page(std::uint64_t number, const HttpAsk& ask) {
   return HttpLater{};
 }
 
-HttpReply Agent::State::operation(std::uint64_t number, HttpAsk ask) {
+HttpReply Agent::State::operation(const Peer& from, HttpAsk ask) {
+  const std::uint64_t number = from.connection;
   const std::string token = find_field(ask.fields, "Authorization").value_or("");
-  if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  if (!gate->may_ask(token, from.share(), clock.now()))
+    return too_many("too many requests with this token");
   take_session(ask);
   // None of it refers to the agent, which may have gone.
   const bool taken = operations.put([number, token, ask = std::move(ask), sockets = options.sockets,
@@ -162,9 +165,11 @@ HttpReply Agent::State::operation(std::uint64_t number, HttpAsk ask) {
   return HttpLater{};
 }
 
-HttpReply Agent::State::stream(std::uint64_t number, HttpAsk ask) {
+HttpReply Agent::State::stream(const Peer& from, HttpAsk ask) {
+  const std::uint64_t number = from.connection;
   const std::string token = find_field(ask.fields, "Authorization").value_or("");
-  if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  if (!gate->may_ask(token, from.share(), clock.now()))
+    return too_many("too many requests with this token");
   take_session(ask);
   const bool taken = streams.begin(
       number,

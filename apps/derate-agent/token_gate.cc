@@ -3,28 +3,43 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/text.h"
+
 namespace derate::agent {
 namespace {
 
+// Of the secret alone: the scheme may be written in many ways, with blanks behind it.
 std::size_t mark_of(std::string_view authorization) {
-  return std::hash<std::string_view>{}(authorization);
+  const std::size_t scheme = std::min(authorization.find(' '), authorization.size());
+  return std::hash<std::string_view>{}(trim(authorization.substr(scheme)));
 }
 
 }  // namespace
 
+double Allowance::left(Instant now) const {
+  if (last_ == Instant::min()) return left_;
+  return std::min(a_second_, left_ + a_second_ * std::max(0.0, seconds(now - last_)));
+}
+
 bool Allowance::take(Instant now) {
-  if (last_ != Instant::min())
-    left_ = std::min(a_second_, left_ + a_second_ * std::max(0.0, seconds(now - last_)));
+  left_ = left(now);
   last_ = now;
   if (left_ < 1) return false;
   left_ -= 1;
   return true;
 }
 
-bool TokenGate::may_ask(std::string_view authorization, Instant now) {
+Allowance& TokenGate::unknown_of(uid_t user, Instant now) {
+  if (unknown_.size() >= kMostUsers && !unknown_.contains(user))
+    std::erase_if(unknown_, [&](const auto& each) { return each.second.is_full(now); });
+  const bool has_room = unknown_.size() < kMostUsers || unknown_.contains(user);
+  return has_room ? unknown_.try_emplace(user, kOfUnknown).first->second : unknown_of_others_;
+}
+
+bool TokenGate::may_ask(std::string_view authorization, uid_t user, Instant now) {
   const std::lock_guard lock(mutex_);
   const auto known = known_.find(mark_of(authorization));
-  if (known == known_.end()) return unknown_.take(now);
+  if (known == known_.end()) return unknown_of(user, now).take(now);
   known->second.used = ++uses_;
   return known->second.allowance.take(now);
 }

@@ -8,6 +8,8 @@
 namespace derate::agent {
 namespace {
 
+constexpr uid_t kAnn = 1000, kBob = 1001;
+
 // However its askers come: at most what is allowed at once and what the time has brought.
 RC_GTEST_PROP(Allowance, NeverExceedsItsRate, ()) {
   const double rate = *rc::gen::inRange(1, 50);
@@ -35,15 +37,15 @@ TEST(Allowance, ComesBackWithTime) {
 TEST(TokenGate, WhoTriesTokensTakesNothingFromWhoHasOne) {
   TokenGate gate;
   FakeClock clock;
-  EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
+  EXPECT_TRUE(gate.may_ask("Bearer good", kAnn, clock.now()));
   gate.heard("Bearer good", 200);
   int tries = 0;
   for (int i = 0; i < 1000; ++i)
-    tries += gate.may_ask("Bearer try" + std::to_string(i), clock.now()) ? 1 : 0;
+    tries += gate.may_ask("Bearer try" + std::to_string(i), kAnn, clock.now()) ? 1 : 0;
   EXPECT_EQ(tries, TokenGate::kOfUnknown - 1);  // the good one was not known at first
   for (int i = 0; i < TokenGate::kOfKnown; ++i)
-    EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
-  EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
+    EXPECT_TRUE(gate.may_ask("Bearer good", kAnn, clock.now()));
+  EXPECT_FALSE(gate.may_ask("Bearer good", kAnn, clock.now()));
 }
 
 TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
@@ -52,8 +54,8 @@ TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
   gate.heard("Bearer good", 200);
   gate.heard("Bearer good", 401);
   for (int i = 0; i < TokenGate::kOfUnknown; ++i)
-    EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
-  EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
+    EXPECT_TRUE(gate.may_ask("Bearer good", kAnn, clock.now()));
+  EXPECT_FALSE(gate.may_ask("Bearer good", kAnn, clock.now()));
 }
 
 // Whatever may come before the token is looked at, a stranger can bring about.
@@ -63,7 +65,7 @@ TEST(TokenGate, OnlyAnAnswerThatAdmittedATokenMakesItKnown) {
     FakeClock clock;
     gate.heard("Bearer it", status);
     int asked = 0;
-    while (gate.may_ask("Bearer it", clock.now())) ++asked;
+    while (gate.may_ask("Bearer it", kAnn, clock.now())) ++asked;
     EXPECT_EQ(asked, status / 100 == 2 ? TokenGate::kOfKnown : TokenGate::kOfUnknown) << status;
   }
 }
@@ -76,14 +78,14 @@ TEST(TokenGate, ATokenIsForgottenFor401Alone) {
     gate.heard("Bearer it", 204);
     gate.heard("Bearer it", status);
     int asked = 0;
-    while (gate.may_ask("Bearer it", clock.now())) ++asked;
+    while (gate.may_ask("Bearer it", kAnn, clock.now())) ++asked;
     EXPECT_EQ(asked, status == 401 ? TokenGate::kOfUnknown : TokenGate::kOfKnown) << status;
   }
 }
 
 int asked_at_once(TokenGate& gate, const std::string& authorization, Instant now) {
   int out = 0;
-  for (int i = 0; i < 1000; ++i) out += gate.may_ask(authorization, now) ? 1 : 0;
+  for (int i = 0; i < 1000; ++i) out += gate.may_ask(authorization, kAnn, now) ? 1 : 0;
   return out;
 }
 
@@ -93,11 +95,39 @@ TEST(TokenGate, KeepsThoseThatWereUsedLast) {
   FakeClock clock;
   for (std::size_t i = 0; i < TokenGate::kMostKnown; ++i)
     gate.heard("Bearer " + std::to_string(i), 200);
-  EXPECT_TRUE(gate.may_ask("Bearer 0", clock.now()));
+  EXPECT_TRUE(gate.may_ask("Bearer 0", kAnn, clock.now()));
   gate.heard("Bearer new", 200);
   EXPECT_EQ(asked_at_once(gate, "Bearer new", clock.now()), TokenGate::kOfKnown);
   EXPECT_EQ(asked_at_once(gate, "Bearer 0", clock.now()), TokenGate::kOfKnown - 1);
   EXPECT_EQ(asked_at_once(gate, "Bearer 1", clock.now()), TokenGate::kOfUnknown);
+}
+
+// A user's guesses are that user's: a token that is not known yet, as after the agent's start, is
+// another's. There are never so many users that one has no allowance at all.
+TEST(TokenGate, WhoTriesTokensKeepsNobodysNewOneOut) {
+  TokenGate gate;
+  FakeClock clock;
+  for (int i = 0; i < 1000; ++i)
+    (void)gate.may_ask("Bearer " + std::to_string(i), kBob, clock.now());
+  EXPECT_TRUE(gate.may_ask("Bearer new", kAnn, clock.now()));
+  for (uid_t user = 2000; user < 2000 + 2 * TokenGate::kMostUsers; ++user)
+    for (int i = 0; i < TokenGate::kOfUnknown; ++i)
+      (void)gate.may_ask("Bearer wrong", user, clock.now());
+  EXPECT_FALSE(gate.may_ask("Bearer new", 5000, clock.now()));
+  clock.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(gate.may_ask("Bearer new", 5000, clock.now()));
+}
+
+// However it is written, a token has one place and one allowance.
+TEST(TokenGate, ATokenIsKnownByItsSecret) {
+  TokenGate gate;
+  FakeClock clock;
+  gate.heard("Bearer it", 200);
+  int asked = 0;
+  for (const char* const each : {"bearer it", "BEARER it", "Bearer   it", "Bearer it  "})
+    for (int i = 0; i < TokenGate::kOfKnown; ++i)
+      asked += gate.may_ask(each, kAnn, clock.now()) ? 1 : 0;
+  EXPECT_EQ(asked, TokenGate::kOfKnown);
 }
 
 // Each rotation revokes a token that is never used again.

@@ -159,6 +159,10 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
   options.limits.carries = [&worker = parts.worker](const Peer& peer) {
     return worker.roles().of(peer) == Role::agent;
   };
+  options.limits.share_of = [&worker = parts.worker](const HttpRequest& head, const Peer& peer) {
+    return share_of(head, peer, worker.roles(), worker.tokens());
+  };
+  options.limits.closer = parts.closer;
   options.refused = [&worker = parts.worker](const Peer& peer, const std::string& why) {
     worker.refusals().add("api.sock", caller_name(peer), why);
   };

@@ -18,6 +18,7 @@ struct ApiParts {
   Clock& clock;
   Log log;
   CallerShares shares = {};
+  std::shared_ptr<SocketCloser> closer = nullptr;
 };
 
 // Listens on api_socket(). What `parts` refers to outlives it. Errors: busy, no_permission, io.

@@ -30,6 +30,7 @@
 #include "integ/subordinate_ids.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/signals.h"
+#include "service/transport/socket_closer.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
 #include "terminal/program_options.h"
@@ -106,24 +107,28 @@ void add_records_sink(WorkerOptions& worker, Records& records, const Log& log) {
 }
 
 // Without it everything goes on but heartbeats.
-std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const PersonOf& person, const Log& log) {
-  auto server = BeatServer::create(beat_socket(), clock, person);
+std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const PersonOf& person,
+                                             const SocketCloser& closer, const Log& log) {
+  auto server = BeatServer::create(beat_socket(), clock, person, closer.hanging());
   if (server.ok()) return *std::move(server);
   log.warning("no heartbeats: " + server.error().message);
   return nullptr;
 }
 
 // Without it everything goes on but progress by launches (docs/progress.md).
-std::unique_ptr<LaunchServer> listen_for_launches(const PersonOf& person, const Log& log) {
-  auto server = LaunchServer::create(launch_socket(), person);
+std::unique_ptr<LaunchServer> listen_for_launches(const PersonOf& person,
+                                                  const SocketCloser& closer, const Log& log) {
+  auto server = LaunchServer::create(launch_socket(), person, closer.hanging());
   if (server.ok()) return *std::move(server);
   log.warning("no progress by launches: " + server.error().message);
   return nullptr;
 }
 
 // Without it everything goes on but what programs ask (docs/energy.md).
-std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) {
-  auto server = ControlServer::create(client_socket(), clock, Audience::everyone);
+std::unique_ptr<ControlServer> listen_to_programs(Clock& clock,
+                                                  const std::shared_ptr<SocketCloser>& closer,
+                                                  const Log& log) {
+  auto server = ControlServer::create(client_socket(), clock, Audience::everyone, closer);
   if (server.ok()) return *std::move(server);
   log.warning("no client socket: " + server.error().message);
   return nullptr;
@@ -290,11 +295,14 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
     if (records) records->finish();
   });
   const Settings settings = TRY(load_settings(options.config));
-  const auto commands = TRY(ControlServer::create(control_socket(), clock));
+  // Before there is a caller: its threads begin with what is open.
+  const auto closer = std::make_shared<SocketCloser>();
+  const auto commands =
+      TRY(ControlServer::create(control_socket(), clock, Audience::owner_and_root, closer));
   People people;
-  const auto beats = listen_for_beats(clock, people.person(), log);
-  const auto launches = listen_for_launches(people.person(), log);
-  const auto programs = listen_to_programs(clock, log);
+  const auto beats = listen_for_beats(clock, people.person(), *closer, log);
+  const auto launches = listen_for_launches(people.person(), *closer, log);
+  const auto programs = listen_to_programs(clock, closer, log);
   const auto loop = TRY(EventLoop::create());
   WorkerOptions how = worker_options(options, settings, link, log);
   add_records_sink(how, records, log);
@@ -306,7 +314,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   Worker worker(std::move(how), settings, clock);
   const CallerShares shares = caller_shares(people, worker);
   if (programs != nullptr) programs->shares(shares);
-  const auto api = listen_to_http(settings, {worker, clock, log, shares});
+  const auto api = listen_to_http(settings, {worker, clock, log, shares, closer});
   streams = api.get();
   const Defer no_streams([&streams] { streams = nullptr; });
   Parts parts{options,   link,      log,         clock,          people,
@@ -414,9 +422,9 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   return code == exit_code::kOk ? unseen : code;
 }
 
-// Where no unit of systemd does (LimitNOFILE): callers alone may hold some 2,000 files.
+// Where no unit of systemd does: as its LimitNOFILE, whose sum derated.service has.
 void raise_file_limit() {
-  constexpr rlim_t kFiles = 4096;
+  constexpr rlim_t kFiles = 8192;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFiles) return;
   limit.rlim_cur = std::min(kFiles, limit.rlim_max);

@@ -144,6 +144,10 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
                  fmt::format("{} is derate-agent's: it may ask over the API's socket alone",
                              caller_name(peer))};
   });
+  // What came over HTTP was admitted with a role.
+  desk_.clients.on_refused([this](const Peer& peer, const std::string& why) {
+    callers_.refusals.add(peer.role ? "api.sock" : "client.sock", caller_name(peer), why);
+  });
   take_settings();
   fleet_.begin_opening();
 }

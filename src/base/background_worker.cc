@@ -5,15 +5,17 @@
 #include <csignal>
 #include <thread>
 
+#include "base/defer.h"
+
 namespace derate {
 
-// A thread inherits the mask.
+// A thread inherits the mask. Where there is none (std::system_error), the caller's is as before.
 void start_thread(std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
+  const Defer signals_come_again([&] { pthread_sigmask(SIG_SETMASK, &before, nullptr); });
   std::thread(std::move(work)).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 BackgroundWorker::BackgroundWorker(Where where) {

@@ -47,18 +47,25 @@ void add_row(const derate_launch_row& row, std::vector<GpuLaunches>& gpus) {
 
 }  // namespace
 
-Result<LaunchPage> LaunchPage::open(UniqueFd& file) {
+Result<void> LaunchPage::check(int file) {
   const auto refuse = [](const std::string& why) {
     return Error{Errc::invalid_argument, "no page of launches: " + why};
   };
   struct stat found {};
-  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  const int seals = ::fcntl(file, F_GET_SEALS);
   if (seals < 0) return refuse("it does not lie in memory");
   if ((seals & kSealed) != kSealed) return refuse("it can be cut");
-  if (::fstat(file.get(), &found) != 0) return refuse(std::strerror(errno));
+  if (::fstat(file, &found) != 0) return refuse(std::strerror(errno));
   if (found.st_size != sizeof(derate_launch_page))
     return refuse(
         fmt::format("it has {} bytes, {} are needed", found.st_size, sizeof(derate_launch_page)));
+  return {};
+}
+
+Result<LaunchPage> LaunchPage::open(UniqueFd& file) {
+  TRY(check(file.get()));
+  struct stat found {};
+  (void)::fstat(file.get(), &found);
   return LaunchPage(std::move(file), found.st_ino);
 }
 

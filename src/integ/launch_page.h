@@ -18,10 +18,12 @@ class LaunchPage {
   // counted with those that had no room.
   static constexpr std::size_t kMostKernels = derate::kMostKernels;
 
-  // Takes the file where it is a page. It is another process's: it has to lie in memory, sealed
-  // against being cut, so that reading it cannot fail. Nothing of its content is read here, as
-  // memory may be swapped out, and no file system is queried but that of memory. Errors:
-  // invalid_argument for any other file.
+  // Whether that file is a page. It is another process's: it has to lie in memory, sealed against
+  // being cut, so that reading it cannot fail. Nothing of its content is read here, as memory may
+  // be swapped out, and no file system is queried but that of memory. Errors: invalid_argument for
+  // any other file.
+  static Result<void> check(int file);
+  // Takes it where it is one. Errors: the same.
   static Result<LaunchPage> open(UniqueFd& file);
 
   // Of its file; as long as that is open no other has it.

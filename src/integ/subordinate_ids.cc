@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <map>
 
@@ -49,10 +50,21 @@ void add(std::map<std::uint32_t, SubordinateRange>& all, SubordinateRange range)
   for (const SubordinateRange& each : more) all.emplace(each.first, each);
 }
 
-std::map<std::string, std::uint32_t> users_of(const std::string& file) {
+// As container runtimes give them out: a pod or a container has the next kOfAUser ids.
+void add_parts(std::map<std::uint32_t, SubordinateRange>& all, const Line& line) {
+  for (std::uint64_t first = line.first; first <= line.last; first += kOfAUser) {
+    const auto last = std::min<std::uint64_t>(line.last, first + kOfAUser - 1);
+    const auto person = static_cast<std::uint32_t>(first);
+    add(all, {person, static_cast<std::uint32_t>(last), person});
+  }
+}
+
+// Empty: the file is there and cannot be read.
+std::optional<std::map<std::string, std::uint32_t>> users_of(const std::string& file) {
   std::map<std::string, std::uint32_t> out;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "re"),
                                                            std::fclose);
+  if (in == nullptr && errno != ENOENT) return std::nullopt;
   if (in == nullptr) return out;
   while (const passwd* const each = ::fgetpwent(in.get())) out.emplace(each->pw_name, each->pw_uid);
   return out;
@@ -77,8 +89,11 @@ std::vector<SubordinateRange> subordinate_ranges(
     if (!line) continue;
     const auto number = parse_uid(line->user);
     const auto owner = number ? std::optional<std::uint32_t>(*number) : user(line->user);
-    const bool is_a_user = owner && *owner != 0;
-    add(all, {line->first, line->last, is_a_user ? *owner : line->first});
+    const bool is_a_user = owner && *owner >= kFirstUser && line->last - line->first < kOfAUser;
+    if (is_a_user)
+      add(all, {line->first, line->last, *owner});
+    else
+      add_parts(all, *line);
   }
   std::vector<SubordinateRange> out;
   for (const auto& [first, range] : all) out.push_back(range);
@@ -101,13 +116,15 @@ SubordinateIds::SubordinateIds(std::string file, std::string users)
 void SubordinateIds::renew() {
   const std::string look = look_of(file_) + ", " + look_of(users_);
   if (look == read_) return;
-  read_ = look;
   const auto users = users_of(users_);
   const auto text = read_file(file_);
+  // For want of a descriptor, say: what was known stays, and the next look tries again.
+  if ((!text.ok() && text.error().code != Errc::not_found) || !users) return;
+  read_ = look;
   auto ranges = std::make_shared<const std::vector<SubordinateRange>>(subordinate_ranges(
       text.ok() ? *text : "", [&](const std::string& name) -> std::optional<std::uint32_t> {
-        const auto at = users.find(name);
-        return at != users.end() ? std::optional(at->second) : std::nullopt;
+        const auto at = users->find(name);
+        return at != users->end() ? std::optional(at->second) : std::nullopt;
       }));
   const std::lock_guard lock(mutex_);
   ranges_ = std::move(ranges);

@@ -23,8 +23,11 @@ struct SubordinateRange {
 
 // Of lines "USER:FIRST:COUNT" (subuid(5)), USER being a name or a number; ascending, none overlaps
 // another: of ids that two lines have, the first has them. Lines that are not understood are passed
-// over. A range of root's, and one of a user that `user` does not know, is a person of its own, by
-// its first id: what root gives to containers has not root's places.
+// over. Ranges of root's, of system users (below kFirstUser) and of names that `user` does not
+// know, and whatever is longer than kOfAUser, are of no single person: the kubelet, Podman, LXD and
+// Docker give each pod or container a part of theirs. Each kOfAUser ids of these are a person, by
+// their first id: what root gives to containers has not root's places.
+inline constexpr std::uint32_t kFirstUser = 1000, kOfAUser = 65536;
 std::vector<SubordinateRange> subordinate_ranges(
     std::string_view text,
     const std::function<std::optional<std::uint32_t>(const std::string& name)>& user);

@@ -14,6 +14,7 @@ std::optional<std::uint32_t> number_of(const std::string& name) {
   if (name == "root") return 0;
   if (name == "ann") return 1000;
   if (name == "bob") return 1001;
+  if (name == "sys") return 999;
   return std::nullopt;
 }
 
@@ -41,6 +42,17 @@ TEST(SubordinateIds, AreTheirOwner) {
            Case{"bob:100005:2\nann:100000:10", 100009, 1000},
            Case{"root:100000:65536", 100077, 100000},   // none of root's places
            Case{"carol:100000:65536", 165535, 100000},  // a name that passwd(5) has not
+           // What is given to pods and containers: each is a person.
+           Case{"kubelet:65536:7208960", 65536, 65536},
+           Case{"kubelet:65536:7208960", 131071, 65536},
+           Case{"kubelet:65536:7208960", 131072, 131072},
+           Case{"kubelet:65536:7208960", 7274495, 7208960},
+           Case{"kubelet:65536:7208960", 7274496, 7274496},
+           Case{"root:100000:1000000000", 1000099999, 1000048288},
+           Case{"sys:100000:65536", 100077, 100000},
+           Case{"ann:100000:65537", 100077, 100000},
+           Case{"ann:100000:65537", 165536, 165536},
+           Case{"root:100000:4294867295", 4294967294u, 4294936224u},
            Case{"ann:4294967290:100", 4294967294u, 1000},
            Case{"ann:4294967290:100", 4294967295u, 4294967295u},
            // What is not understood is no range.

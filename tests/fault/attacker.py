@@ -167,6 +167,13 @@ def poison_gate(tally, port):
             time.sleep(0.02)
 
 
+def guess_tokens(tally, port):
+    """Wrong tokens as fast as they go, on connections that stay as long as they may."""
+    for number in itertools.count():
+        http(port, get("/v1/gpus", f"wrong{number:05}"))
+        tally[0] += 1
+
+
 # --- the run folder -------------------------------------------------------------------------------
 
 def hold(path, tally):
@@ -368,6 +375,61 @@ def linger(tally, folder, name="launches.sock", most=150):
             else:
                 time.sleep(0.1)
             tally[1] += 1
+
+
+FUSE_INIT, FUSE_GETATTR, FUSE_OPEN, FUSE_RELEASE, FUSE_FLUSH = 26, 3, 14, 18, 25
+
+
+def answer_fuse(kernel, own, tally):
+    """A file system of one file, which answers no FLUSH but those of the process `own`: whoever
+    else closes the file waits, and no signal ends that. tally[2]: how many wait."""
+    answers = {
+        FUSE_INIT: struct.pack("<4I2H2I2H2I6I", 7, 31, 0, 0, 0, 0, 4096, 0, 0, 0, 0, 0, *[0] * 6),
+        FUSE_GETATTR: struct.pack("<Q2I6Q3I7I", 0, 0, 0, 1, *[0] * 5, *[0] * 3,
+                                  0o100666, 1, *[0] * 5),
+        FUSE_OPEN: struct.pack("<Q2I", 0, 0, 0), FUSE_RELEASE: b"", FUSE_FLUSH: b""}
+    while True:
+        asked = os.read(kernel, 1 << 17)
+        _, opcode, unique, _, _, _, pid = struct.unpack("<2I2Q3I", asked[:36])
+        if opcode == FUSE_FLUSH and pid != own:
+            tally[2] += 1
+        elif opcode in answers:
+            os.write(kernel, struct.pack("<IiQ", 16 + len(answers[opcode]), 0, unique)
+                     + answers[opcode])
+        elif opcode not in (2, 36):  # FORGET, INTERRUPT
+            os.write(kernel, struct.pack("<IiQ", 16, -38, unique))
+
+
+def hang(tally, folder, file, uid, name="launches.sock", most=12):
+    """Files whose last close hangs, sent by that user; root plays fusermount(1). tally[3]: there is
+    no FUSE."""
+    try:
+        kernel = os.open("/dev/fuse", os.O_RDWR)
+        options = f"fd={kernel},rootmode=100666,user_id={uid},group_id={uid}"
+        failed = LIBC.mount(b"x", str(file).encode(), b"fuse", 6, options.encode())
+    except OSError:
+        failed = True
+    if failed:
+        tally[3] = 1
+        time.sleep(60)
+    become(uid)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    own = os.getpid()
+    if os.fork() == 0:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        answer_fuse(kernel, own, tally)
+    os.close(kernel)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.connect(f"{folder}/{name}")
+        out.setblocking(False)
+        while True:
+            if tally[0] < most:
+                one = os.open(file, os.O_RDONLY)
+                with contextlib.suppress(OSError):
+                    socket.send_fds(out, [b"launches"], [one])
+                    tally[0] += 1
+                os.close(one)
+            time.sleep(0.05)
 
 
 def knock(tally, folder, name="launches.sock"):

@@ -174,9 +174,10 @@ class Progress(unittest.TestCase):
         self.assertEqual(page.gpus[0].launches, int(out.split()[0]))
 
     def test_a_socket_that_anybody_may_have_put_there_is_told_nothing(self):
-        os.chmod(self.folder, 0o777)
-        _, pages = self.launch("dlsym")
-        self.assertEqual(pages, [])
+        for mode in (0o777, 0o770):
+            os.chmod(self.folder, mode)
+            _, pages = self.launch("dlsym")
+            self.assertEqual(pages, [], oct(mode))
 
     def test_a_queue_that_is_full_holds_up_nobody(self):
         sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -187,28 +188,6 @@ class Progress(unittest.TestCase):
                 sender.sendto(b"x", str(self.folder / "launches.sock"))
         done = self.run_with([CLIENT, "dlsym"])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-    def test_a_queue_that_is_full_is_tried_again_soon(self):
-        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(sender.close)
-        sender.setblocking(False)
-        with self.assertRaises(BlockingIOError):
-            while True:
-                sender.sendto(b"x", str(self.folder / "launches.sock"))
-        program = subprocess.Popen(
-            [CLIENT, "dlsym", "2000000000"], stdout=subprocess.DEVNULL,
-            env={**preloading(LIBRARY, self.folder), "LD_LIBRARY_PATH": STUB})
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        time.sleep(0.5)  # it has found the queue full
-        with self.assertRaises(BlockingIOError):
-            while True:
-                self.assertEqual(self.ear.socket.recv(64), b"x")  # which makes room
-        end = time.monotonic() + 20  # it waits 1 s after a failure, 60 s after none
-        while not (pages := self.pages()):
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
-        self.assertEqual(len(pages), 1)
 
     def test_programs_without_cuda_notice_nothing(self):
         for command in (["true"], ["sh", "-c", "ls / | wc -l"],

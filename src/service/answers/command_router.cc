@@ -29,7 +29,13 @@ Error CommandRouter::unknown(const std::string& name) const {
 CommandRouter::Answer CommandRouter::handle(const Asked& asked) const {
   const Handled* const found = find(*asked.operation);
   if (found == nullptr) return Answer(unknown(asked.operation->name));
-  return found->handler(asked);
+  Answer out = found->handler(asked);
+  if (out && !out->ok()) refused(asked.peer, out->error());
+  return out;
+}
+
+void CommandRouter::refused(const Peer& peer, const Error& why) const {
+  if (why.code == Errc::no_permission) refused_(peer, why.message);
 }
 
 void CommandRouter::closed(const Peer& peer) const {

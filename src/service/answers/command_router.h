@@ -51,6 +51,11 @@ class CommandRouter {
   // That there is nobody who answers what was called so.
   Error unknown(const std::string& name) const;
 
+  // Who was answered that it has no permission.
+  using Refused = std::function<void(const Peer& peer, const std::string& why)>;
+  void on_refused(Refused hook) { refused_ = std::move(hook); }
+  void refused(const Peer& peer, const Error& why) const;
+
   Answer handle(const Asked& asked) const;
   void closed(const Peer& peer) const;
 
@@ -79,6 +84,7 @@ class CommandRouter {
   Role granted_;
   std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
+  Refused refused_ = [](const Peer&, const std::string&) {};
   std::map<std::uint64_t, Receiver> receivers_;  // by the first number
 };
 

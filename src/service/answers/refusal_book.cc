@@ -9,18 +9,20 @@ namespace derate {
 
 void RefusalBook::add(std::string_view door, const std::string& caller, const std::string& why) {
   const std::lock_guard lock(mutex_);
-  const Key key{std::string(door), caller, why}, others{"", "others", "other requests"};
+  const Key key{std::string(door), caller}, others{"", "others"};
   const bool has_room = rows_.contains(key) || rows_.size() < kMost;
-  ++rows_[has_room ? key : others].unwritten;
+  Row& row = rows_[has_room ? key : others];
+  if (row.unwritten++ == 0) row.why = has_room ? why : "other requests";
 }
 
-std::map<RefusalBook::Key, std::uint64_t> RefusalBook::take_due(Instant now) {
-  std::map<Key, std::uint64_t> out;
+std::map<RefusalBook::Key, RefusalBook::Row> RefusalBook::take_due(Instant now) {
+  std::map<Key, Row> out;
   const std::lock_guard lock(mutex_);
   for (auto& [key, row] : rows_) {
     const bool is_due = !row.written || now - *row.written >= kEvery;
     if (!is_due || row.unwritten == 0) continue;
-    out[key] = std::exchange(row.unwritten, 0);
+    out[key] = row;
+    row.unwritten = 0;
     row.written = now;
   }
   std::erase_if(rows_, [&](const auto& each) {
@@ -30,8 +32,8 @@ std::map<RefusalBook::Key, std::uint64_t> RefusalBook::take_due(Instant now) {
 }
 
 void RefusalBook::write(const Clock& clock) {
-  for (const auto& [key, times] : take_due(clock.now())) {
-    const auto& [door, caller, why] = key;
+  for (const auto& [key, row] : take_due(clock.now())) {
+    const auto& [door, caller] = key;
     audit_.add({.time = clock.wall_now(),
                 .who = {},
                 .domain = {},
@@ -39,7 +41,7 @@ void RefusalBook::write(const Clock& clock) {
                 .before = {},
                 .after = {},
                 .why = fmt::format("{}{}{}: {}, {} times", door, door.empty() ? "" : ", ", caller,
-                                   why, times),
+                                   row.why, row.unwritten),
                 .error = {}});
   }
 }

@@ -1,5 +1,5 @@
-// Refusals, for the audit log: of each door, caller and reason the first at once and the others as
-// a number, so that the log grows by a bounded amount whatever comes.
+// Refusals, for the audit log: of each door and caller the first at once, with its reason, and the
+// others as a number, so that the log grows by a bounded amount whatever comes.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "base/clock.h"
 #include "govern/fleet/audit_trail.h"
@@ -30,12 +30,14 @@ class RefusalBook {
   void write(const Clock& clock);
 
  private:
+  // A caller has one row at a door, however many reasons it gives.
+  using Key = std::pair<std::string, std::string>;  // door, caller
   struct Row {
+    std::string why;  // of the first that is not written
     std::uint64_t unwritten = 0;
-    std::optional<Instant> written;
+    std::optional<Instant> written = {};
   };
-  using Key = std::tuple<std::string, std::string, std::string>;  // door, caller, why
-  std::map<Key, std::uint64_t> take_due(Instant now);
+  std::map<Key, Row> take_due(Instant now);
 
   std::mutex mutex_;  // of rows_
   std::map<Key, Row> rows_;

@@ -50,6 +50,18 @@ TEST_F(Refusals, TheFirstIsWrittenAtOnceAndTheOthersAreCounted) {
   EXPECT_NE(then[0].find("1000 times"), std::string::npos) << then[0];
 }
 
+// However many reasons it gives, a caller has one row at a door, and others have theirs.
+TEST_F(Refusals, ACallerTakesOneRow) {
+  for (int i = 0; i < 100; ++i) book_.add("api.sock", "uid 1001", "operation " + std::to_string(i));
+  book_.add("api.sock", "uid 1002", "status wants more");
+  book_.write(clock_);
+  const auto written = lines();
+  ASSERT_EQ(written.size(), 2u);
+  EXPECT_NE(written[0].find("api.sock, uid 1001: operation 0, 100 times"), std::string::npos)
+      << written[0];
+  EXPECT_NE(written[1].find("uid 1002: status wants more"), std::string::npos) << written[1];
+}
+
 TEST_F(Refusals, HoweverManyCallersComeTheLogHasABoundedNumberOfLines) {
   for (int i = 0; i < 100'000; ++i) {
     book_.add("api.sock", "uid " + std::to_string(i), "no");

@@ -29,7 +29,11 @@ Result<Asked> RequestLines::read(std::string_view text, const Peer& peer) const 
   const auto at = json.find("command");
   const std::string name = at != json.end() && at->is_string() ? at->get<std::string>() : "";
   const Operation* const operation = find_operation(name);
-  if (operation != nullptr) TRY(check_role(*operation, peer, router_.granted()));
+  if (operation != nullptr) {
+    auto may = check_role(*operation, peer, router_.granted());
+    if (!may.ok()) router_.refused(peer, may.error());
+    TRY(std::move(may));
+  }
   if (operation == nullptr || !router_.has(*operation)) return router_.unknown(name);
   if (text.size() > operation->longest)
     return Error{Errc::invalid_argument, fmt::format("{}: has {} bytes, allowed are {}", name,

@@ -58,18 +58,29 @@ std::shared_ptr<const TokenBook::Tokens> TokenBook::tokens() const {
   return tokens_;
 }
 
-Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
+const TokenRecord* TokenBook::record_of(const Tokens& all, std::string_view secret) {
   Letters given{};
   std::copy_n(secret.begin(), std::min(secret.size(), given.size()), given.begin());
   const std::string hash = token_hash({given.data(), given.size()});
-  const auto all = tokens();
   const TokenRecord* found = nullptr;
-  for (const TokenRecord& each : *all)
+  for (const TokenRecord& each : all)
     if (is_same_secret(each.hash, hash) && secret.size() == kLength) found = &each;
-  const auto role = found == nullptr ? std::nullopt : role_named(found->role);
-  if (role && !expired(*found)) return Holder{found->name, *role};
+  return found != nullptr && role_named(found->role) ? found : nullptr;
+}
+
+std::optional<TokenBook::Holder> TokenBook::find(std::string_view secret) const {
+  const auto all = tokens();
+  const TokenRecord* const found = record_of(*all, secret);
+  if (found == nullptr || expired(*found)) return std::nullopt;
+  return Holder{found->name, *role_named(found->role)};
+}
+
+Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
+  const auto all = tokens();
+  const TokenRecord* const found = record_of(*all, secret);
+  if (found != nullptr && !expired(*found)) return Holder{found->name, *role_named(found->role)};
   ++wrong_;
-  if (role)
+  if (found != nullptr)
     return Error{Errc::no_permission, fmt::format("the token '{}' expired at {}", found->name,
                                                   when_text(found->expires))};
   return Error{Errc::no_permission, "no such token"};

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <optional>
+
 #include "base/text.h"
 
 namespace derate {
@@ -13,19 +16,44 @@ HttpResponse unauthorized(std::string_view why) {
   return out;
 }
 
+constexpr std::string_view kScheme = "bearer ";  // its case does not matter (RFC 9110, 11.1)
+
+// Of a field Authorization; empty: it has none.
+std::optional<std::string_view> secret_of(std::string_view authorization) {
+  if (to_lower(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
+  return trim(authorization.substr(kScheme.size()));
+}
+
+// A person that no user is.
+uid_t share_of_token(const std::string& name) {
+  constexpr uid_t kFirst = 0xf0000000, kCount = 0x08000000;
+  return kFirst + static_cast<uid_t>(std::hash<std::string>{}(name) % kCount);
+}
+
 }  // namespace
+
+uid_t share_of(const HttpRequest& head, const Peer& peer, const CallerRoles& roles,
+               const TokenBook& tokens) {
+  const auto said = find_field(head.fields, "Authorization");
+  if (!said || roles.of(peer) != Role::agent) return peer.share();
+  const auto secret = secret_of(*said);
+  const auto holder = secret ? tokens.find(*secret) : std::nullopt;
+  return holder ? share_of_token(holder->name) : peer.share();
+}
 
 std::variant<Peer, HttpResponse> admit(const HttpRequest& request, const Peer& peer,
                                        const CallerRoles& roles, const TokenBook& tokens) {
   Peer out = peer;
   if (const auto said = find_field(request.fields, "Authorization")) {
-    constexpr std::string_view kScheme = "bearer ";  // its case does not matter (RFC 9110, 11.1)
-    if (to_lower(said->substr(0, kScheme.size())) != kScheme)
-      return unauthorized("Authorization: wanted is Bearer and a token");
-    const auto holder = tokens.check(trim(std::string_view(*said).substr(kScheme.size())));
+    const auto secret = secret_of(*said);
+    if (!secret) return unauthorized("Authorization: wanted is Bearer and a token");
+    const auto holder = tokens.check(*secret);
     if (!holder.ok()) return unauthorized(holder.error().message);
     out.role = holder->role;
     out.token = holder->name;
+    if (roles.of(peer) != Role::agent) return out;
+    out.person = share_of_token(holder->name);
+    out.keeps_place = holder->role == Role::operates;
     return out;
   }
   out.role = roles.of(peer);

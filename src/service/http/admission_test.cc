@@ -69,5 +69,41 @@ TEST(Admission, IsByTheTokenWhereThereIsOne) {
   EXPECT_EQ(gate.ask({.uid = 0}, Gate::bearer(ops)), "401");
 }
 
+// What the agent carries has its token's share; a token that is not good, or a field that is none,
+// has the agent's own, however many there are.
+TEST(Admission, WhatTheAgentCarriesTakesItsTokensShare) {
+  Gate gate;
+  const auto made = [&](const char* name, const char* role) {
+    auto out = gate.tokens.create(name, role, std::chrono::hours(1), "uid 0")->secret;
+    EXPECT_TRUE(gate.tokens.poll().has_value());
+    return out;
+  };
+  const std::string ops = made("ops", "operator"), look = made("look", "reader");
+  const auto share = [&](uid_t uid, const HttpFields& fields) {
+    return share_of({.fields = fields}, {.uid = uid}, gate.roles, gate.tokens);
+  };
+  const uid_t of_ops = share(kAgent, Gate::bearer(ops)),
+              of_look = share(kAgent, Gate::bearer(look));
+  EXPECT_NE(of_ops, kAgent);
+  EXPECT_NE(of_look, kAgent);
+  EXPECT_NE(of_ops, of_look);
+  EXPECT_EQ(share(kAgent, Gate::bearer(" " + ops + " ", "bEARER")), of_ops);
+  EXPECT_EQ(share(kAgent, Gate::bearer(ops + "x")), kAgent);
+  EXPECT_EQ(share(kAgent, Gate::bearer(ops, "Basic")), kAgent);
+  EXPECT_EQ(share(kAgent, {}), kAgent);
+  EXPECT_EQ(share(kStranger, Gate::bearer(ops)), kStranger);
+  EXPECT_EQ(gate.tokens.wrong(), 0u);
+  // As it is admitted: an operator has a place that is kept, over the agent too.
+  const auto admitted = [&](const std::string& token) {
+    const Peer agent{.uid = kAgent, .keeps_place = true};
+    return std::get<Peer>(admit({.fields = Gate::bearer(token)}, agent, gate.roles, gate.tokens));
+  };
+  EXPECT_EQ(admitted(ops).share(), of_ops);
+  EXPECT_TRUE(admitted(ops).has_kept_place());
+  EXPECT_FALSE(admitted(look).has_kept_place());
+  gate.clock.advance(std::chrono::hours(1));
+  EXPECT_EQ(share(kAgent, Gate::bearer(ops)), kAgent);
+}
+
 }  // namespace
 }  // namespace derate

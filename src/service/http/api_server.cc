@@ -148,7 +148,11 @@ HttpKind ApiServer::kind_of(const HttpRequest& head) const {
 
 HttpReply ApiServer::handle(const HttpCall& call) {
   const auto admitted = options_.admit(call.request, call.peer);
-  if (const auto* refused = std::get_if<HttpResponse>(&admitted)) return *refused;
+  if (const auto* refused = std::get_if<HttpResponse>(&admitted)) {
+    const bool by_token = refused->status == 401;
+    options_.refused(call.peer, by_token ? "a token that is not accepted" : "it has no role");
+    return *refused;
+  }
   const Peer& peer = std::get<Peer>(admitted);
   const HttpRequest& request = call.request;
   if (const Page* page = stream_of(request)) return stream(*page, request, call.peer, peer);

@@ -36,7 +36,7 @@ class ApiServer {
     // Who asks: the caller with what it may do, or the answer that refuses it. A stream's caller is
     // looked at again before each piece.
     std::function<std::variant<Peer, HttpResponse>(const HttpRequest&, const Peer&)> admit;
-    // An operation was requested without the role for it. On the server's thread.
+    // A request was not admitted, or had not the role for its operation. On the server's thread.
     std::function<void(const Peer& peer, const std::string& why)> refused =
         [](const Peer&, const std::string&) {};
     HttpServerOptions limits = {};  // the functions are set here

@@ -76,12 +76,11 @@ bool HttpConnection::takes_input() const {
   return stage == Stage::drain || (stage == Stage::request && out.empty());
 }
 
-void HttpConnection::take_in(FileCloser& closer, Instant now) {
+// Files that come along break it: nobody wants any.
+void HttpConnection::take_in(const SocketCloser& closer, Instant now) {
   if (in.empty()) {
     char buffer[kReadAtOnce];
-    // Whose files are stuck has sent some to where nobody wants any.
-    if ((broken = closer.is_full(peer.share()))) return;
-    const ssize_t n = receive(socket, buffer, closer, peer.share());
+    const ssize_t n = closer.receive(socket, buffer);
     if (n < 0 && errno == EINTR) return;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       readable = false;
@@ -103,10 +102,9 @@ void HttpConnection::take_in(FileCloser& closer, Instant now) {
   held = in.size() + parser.bytes();
 }
 
-void HttpConnection::drain(FileCloser& closer) {
+void HttpConnection::drain(const SocketCloser& closer) {
   char buffer[kReadAtOnce];
-  if ((broken = closer.is_full(peer.share()))) return;
-  const ssize_t n = receive(socket, buffer, closer, peer.share());
+  const ssize_t n = closer.receive(socket, buffer);
   if (n < 0 && errno == EINTR) return;
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) ended = true;
   readable = n == static_cast<ssize_t>(sizeof buffer);
@@ -144,6 +142,7 @@ void HttpConnection::end_request(Instant now) {
   parser = HttpRequestParser(limits);
   held = in.size();
   saw_head = false;
+  payer.reset();
   heard = now;
 }
 

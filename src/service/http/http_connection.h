@@ -14,7 +14,7 @@
 #include "service/http/http_parser.h"
 #include "service/http/http_server.h"
 #include "service/transport/client_connection.h"
-#include "service/transport/passed_files.h"
+#include "service/transport/socket_closer.h"
 
 namespace derate {
 
@@ -45,6 +45,7 @@ struct HttpConnection {
   Peer peer;        // whose connection's number is this one's own
   Stage stage = Stage::request;
   HttpKind kind = HttpKind::control;  // of the request
+  std::optional<uid_t> payer = {};    // of the request: whose share it takes
   bool saw_head = false;              // of the request
   bool ends_after = false;            // the request's answer is the connection's last
   bool has_events = false;            // the stream is text/event-stream
@@ -69,14 +70,16 @@ struct HttpConnection {
   const std::string* date = nullptr;                      // as answers tell it; outlives this
   std::function<std::optional<std::string>()> next = {};  // piece of the stream
 
+  uid_t share() const { return payer.value_or(peer.share()); }
+
   // --- in
   // Something may be taken in: bytes that are here, or in the kernel.
   bool takes_input() const;
   bool has_input() const { return takes_input() && (readable || !in.empty()); }
   // Takes in some of it, as far as the end of one request.
-  void take_in(FileCloser& closer, Instant now);
+  void take_in(const SocketCloser& closer, Instant now);
   // Reads and forgets.
-  void drain(FileCloser& closer);
+  void drain(const SocketCloser& closer);
   bool has_said_all() const {
     return ended && in.empty() && out.empty() && (stage == Stage::request || stage == Stage::drain);
   }

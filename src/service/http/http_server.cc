@@ -52,12 +52,9 @@ constexpr Duration kProvisionalTime = 2s;
 // Where all places are taken, who has got no further for so long gives way: with half a request, or
 // with an answer that is not read. After a second places would come free more slowly than whoever
 // holds them connects anew.
-constexpr Duration kHeldUpTime = 100ms;
+constexpr Duration kHeldUpTime = 100ms, kDripTime = 1s;
 // Callers without any place who get to read why.
 constexpr std::size_t kTurnedAway = 32;
-
-// Tokens whose requests a caller carries, and whose rates are not full now.
-constexpr std::size_t kMostTokens = 1024;
 
 // Requests that wait for a later answer, of each kind, and of them a user's.
 constexpr std::array<std::size_t, kKinds> kMostLater{64, 256, 64};
@@ -100,9 +97,14 @@ bool can_be_served(const HttpConnection& at) {
 
 bool has_input(const HttpConnection& at) { return at.has_input(); }
 
-// Since when it has a place and gets no further by its own doing.
-std::optional<Instant> held_up_since(const HttpConnection& at) {
-  if (at.broken || at.is_turned_away || at.has_input()) return std::nullopt;
+// Since when it has a place and gets no further by its own doing; long ago, if it has had its last
+// answer. Who sends byte by byte always has something to be read, and has a second for a head.
+std::optional<Instant> held_up_since(const HttpConnection& at, Instant now) {
+  if (at.broken || at.is_turned_away) return std::nullopt;
+  if (at.stage == Stage::drain) return at.begun - kHeldUpTime;
+  const bool drips =
+      at.stage == Stage::request && at.parser.has_begun() && now - at.begun >= kDripTime;
+  if (at.has_input()) return drips ? std::optional(at.begun) : std::nullopt;
   const bool answered = at.stage == Stage::request || at.stage == Stage::last;
   if (answered && !at.out.empty()) return at.progressed;
   if (at.stage == Stage::request && at.parser.has_begun()) return at.begun;
@@ -140,8 +142,9 @@ struct HttpUser {
   std::array<std::size_t, kKinds> later{};
   std::size_t incoming = 0, unsent = 0;  // bytes
 
-  bool is_full(Instant now) const {
+  bool is_idle(Instant now) const {
     return refusals.is_full(now) &&
+           std::all_of(later.begin(), later.end(), [](std::size_t each) { return each == 0; }) &&
            std::all_of(requests.begin(), requests.end(),
                        [&](const HttpRate& each) { return each.is_full(now); });
   }
@@ -191,7 +194,6 @@ struct HttpServer::State {
   void wake_for_callers(Instant now);
 
   HttpUser& user(uid_t person);
-  HttpUser& payer(const HttpConnection& at);
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
 
@@ -202,6 +204,7 @@ struct HttpServer::State {
   template <class F>
   Count count(uid_t person, F counts) const;
   bool admit(HttpConnection& caller);
+  bool goes_on_refused(const Peer& peer);
   std::size_t connections_of(uid_t person) const;
   HttpConnection* idle_of(uid_t person);
   HttpConnection* held_up_of(uid_t person);
@@ -231,10 +234,9 @@ struct HttpServer::State {
 
   UniqueFd events, news;  // of all connections; from other threads
   std::array<epoll_event, 256> ready{};
-  FileCloser closer;
+  std::shared_ptr<SocketCloser> closer;
   std::vector<HttpConnection> connections;       // ascending by number
-  std::map<uid_t, HttpUser> users;               // by person
-  std::map<std::size_t, HttpUser> tokens;        // of requests that are carried, by their hash
+  std::map<uid_t, HttpUser> users;               // by whose share it is
   std::map<std::uint64_t, std::uint64_t> later;  // connections by the numbers of requests
   std::array<std::size_t, kKinds> later_of_kind{};
   std::uint64_t next_connection = 1, next_request = 1;
@@ -264,6 +266,9 @@ Result<void> HttpServer::State::begin() {
     return socket_error("cannot serve", "", errno);
   is_unix = address.ss_family == AF_UNIX;
   if (is_unix) path = reinterpret_cast<const sockaddr_un&>(address).sun_path;
+  closer = options.closer;
+  if (!is_unix) closer = std::make_shared<SocketCloser>(SocketCloser::Where::at_once);
+  if (closer == nullptr) closer = std::make_shared<SocketCloser>();
   events = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   news = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const auto add = [&](const UniqueFd& fd, std::uint64_t number) {
@@ -313,21 +318,6 @@ void HttpServer::State::tell_date() {
 
 HttpUser& HttpServer::State::user(uid_t person) {
   return users.try_emplace(person, options.requests_a_second_of_a_user).first->second;
-}
-
-// Whose rates the request counts against.
-HttpUser& HttpServer::State::payer(const HttpConnection& at) {
-  const auto token = at.parser.has_head() && options.carries(at.peer)
-                         ? find_field(at.parser.request().fields, "Authorization")
-                         : std::nullopt;
-  if (!token) return user(at.peer.share());
-  const std::size_t mark = std::hash<std::string>{}(*token);
-  if (tokens.size() >= kMostTokens && !tokens.contains(mark)) {
-    std::erase_if(tokens,
-                  [now = clock.now()](const auto& each) { return each.second.is_full(now); });
-    if (tokens.size() >= kMostTokens) return user(at.peer.share());
-  }
-  return tokens.try_emplace(mark, options.requests_a_second_of_a_user).first->second;
 }
 
 void HttpServer::State::mark(int count) {
@@ -401,7 +391,7 @@ HttpConnection* HttpServer::State::held_up_of(uid_t person) {
   HttpConnection* out = nullptr;
   std::pair<bool, Instant> longest;  // of those with a place of their own, if there are any
   for (HttpConnection& each : connections) {
-    const auto since = held_up_since(each);
+    const auto since = held_up_since(each, clock.now());
     if (each.peer.share() != person || !since || clock.now() - *since < kHeldUpTime) continue;
     if (out != nullptr && longest <= std::pair(each.is_provisional, *since)) continue;
     longest = {each.is_provisional, *since};
@@ -418,7 +408,8 @@ void HttpServer::State::turn_away(HttpConnection caller, const HttpResponse& why
   hang_up(caller);
   const auto [all, of_user] =
       count(caller.peer.share(), [](const HttpConnection& at) { return at.is_turned_away; });
-  if (caller.broken || all >= kTurnedAway) return closer.hang_up(std::move(caller.socket));
+  if (caller.broken || all >= kTurnedAway)
+    return closer->close(std::move(caller.socket), caller.peer.share());
   caller.is_turned_away = true;
   caller.is_provisional = false;
   take(std::move(caller));
@@ -444,7 +435,10 @@ bool HttpServer::State::admit(HttpConnection& caller) {
     };
     const std::size_t most = options.most_connections + (keeps ? kKeptPlaces : 0);
     if (count(person, has_place).all < most) return true;
-    if (HttpConnection* const place = place_for(connections, own, keeps)) {
+    const auto frees = [](const HttpConnection& at) {
+      return !at.is_turned_away && !at.is_provisional;
+    };
+    if (HttpConnection* const place = place_for(connections, own, keeps, frees)) {
       place->broken = true;
       return true;
     }
@@ -462,9 +456,13 @@ bool HttpServer::State::admit(HttpConnection& caller) {
   return all < kProvisional && of_user < (is_unix ? kProvisionalOfAUser : kProvisional);
 }
 
+bool HttpServer::State::goes_on_refused(const Peer& peer) {
+  return !options.carries(peer) && !user(peer.share()).refusals.has_any(clock.now());
+}
+
 void HttpServer::State::take_callers() {
   if (!callers_wait || clock.now() < no_room_until) return;
-  if (closer.has_many_sockets()) {
+  if (closer->is_full()) {
     no_room_until = clock.now() + kCloserTime;
     return;
   }
@@ -475,7 +473,7 @@ void HttpServer::State::take_callers() {
       callers_wait = true;
       break;
     }
-    UniqueFd from(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd from = accept_caller(socket);
     if (!from.valid()) {
       // Those who wait would wake us again and again, and there is no room for them.
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ECONNABORTED) {
@@ -489,7 +487,7 @@ void HttpServer::State::take_callers() {
     if (is_unix) {
       auto known = peer_of(from);
       if (!known) {
-        closer.hang_up(std::move(from));
+        closer->close(std::move(from), kNoUser);
         continue;
       }
       peer = *std::move(known);
@@ -497,12 +495,13 @@ void HttpServer::State::take_callers() {
     } else {
       const int on = 1;
       (void)::setsockopt(from.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      peer.person = options.user_of(from);
     }
     // Who goes on after many refusals does not get to ask, nor an answer: that takes time of
     // others.
-    if (is_unix && !options.carries(peer) && !user(peer.share()).refusals.has_any(clock.now())) {
+    if (is_unix && (closer->is_full(peer.share()) || goes_on_refused(peer))) {
       ++refusals;
-      closer.hang_up(std::move(from));
+      closer->close(std::move(from), peer.share());
       continue;
     }
     peer.connection = next_connection++;
@@ -512,7 +511,7 @@ void HttpServer::State::take_callers() {
                           .limits = {options.most_head_bytes, options.most_body_bytes},
                           .caller = peer,
                           .date = &date};
-    const auto unwanted = is_unix ? std::nullopt : options.turn_away(caller.socket);
+    const auto unwanted = is_unix ? std::nullopt : options.turn_away(peer);
     if (unwanted)
       turn_away(std::move(caller), *unwanted);
     else if (!admit(caller))
@@ -544,7 +543,7 @@ void HttpServer::State::take_in() {
   for (HttpConnection& at : connections) {
     if (at.has_input()) turns.push_back({&at, at.peer, has_input});
     if (at.held == 0 && at.out.empty()) continue;
-    HttpUser& who = user(at.peer.share());
+    HttpUser& who = user(at.share());
     who.incoming += at.held;
     who.unsent += at.out.bytes;
     incoming += at.held;
@@ -552,15 +551,15 @@ void HttpServer::State::take_in() {
   }
   // Each once or twice: then others are served.
   go_through(intake, turns, [this](HttpConnection& at) {
-    at.stage == Stage::drain ? at.drain(closer) : take_in(at);
+    at.stage == Stage::drain ? at.drain(*closer) : take_in(at);
     return true;
   });
 }
 
 void HttpServer::State::take_in(HttpConnection& at) {
   const std::size_t before = at.held;
-  at.take_in(closer, clock.now());
-  HttpUser& who = user(at.peer.share());
+  at.take_in(*closer, clock.now());
+  HttpUser& who = user(at.share());
   const std::size_t more = at.held - std::min(before, at.held);
   who.incoming += more;
   incoming += more;
@@ -576,6 +575,7 @@ void HttpServer::State::take_in(HttpConnection& at) {
 
 void HttpServer::State::saw_head(HttpConnection& at) {
   at.kind = options.kind_of(at.parser.request());
+  at.payer = options.share_of(at.parser.request(), at.peer);
   if (const auto why = refused(at)) return refuse(at, *why);
   if (at.parser.waits_for_continue()) at.ask_for_body(clock.now());
 }
@@ -585,7 +585,7 @@ std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at)
   if (at.is_provisional && at.kind != HttpKind::health)
     return refusal(503, fmt::format("too many connections: allowed are {} a user and {} in all",
                                     options.most_of_a_user, options.most_connections));
-  if (!payer(at).requests[index_of(at.kind)].take(clock.now()))
+  if (!user(at.share()).requests[index_of(at.kind)].take(clock.now()))
     return refusal(429, fmt::format("too many requests: allowed are {} a second of a user",
                                     options.requests_a_second_of_a_user));
   return at.kind == HttpKind::stream ? refused_stream(at) : std::nullopt;
@@ -605,7 +605,7 @@ std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnecti
 // Who goes on with what is refused is hung up on.
 void HttpServer::State::refuse(HttpConnection& at, const HttpResponse& response) {
   ++refusals;
-  at.ends_after = at.ends_after || !payer(at).refusals.take(clock.now());
+  at.ends_after = at.ends_after || !user(at.share()).refusals.take(clock.now());
   at.respond(response, clock.now());
 }
 
@@ -634,7 +634,7 @@ void HttpServer::State::serve(HttpConnection& at) {
     }
     return at.ask_stream(now);
   }
-  HttpUser& who = user(at.peer.share());
+  HttpUser& who = user(at.share());
   const std::size_t kind = index_of(at.kind);
   if (who.later[kind] >= kMostLaterOfAUser[kind])
     return refuse(at, refusal(429, "too many requests of this user wait for their answers"));
@@ -681,13 +681,13 @@ void HttpServer::State::reply(HttpConnection& at, HttpReply reply) {
   at.stage = Stage::later;
   later[at.caller.connection] = at.peer.connection;
   ++later_of_kind[index_of(at.kind)];
-  ++user(at.peer.share()).later[index_of(at.kind)];
+  ++user(at.share()).later[index_of(at.kind)];
 }
 
 void HttpServer::State::end_later(HttpConnection& at) {
   later.erase(at.caller.connection);
   --later_of_kind[index_of(at.kind)];
-  --user(at.peer.share()).later[index_of(at.kind)];
+  --user(at.share()).later[index_of(at.kind)];
 }
 
 // A stream whose reader is too slow.
@@ -755,9 +755,11 @@ void HttpServer::State::end_round() {
     }
     if (at.stage == Stage::later) end_later(at);
     if (at.stage == Stage::later || at.stage == Stage::stream) gone.push_back(at.caller);
-    closer.hang_up(std::move(at.socket));
+    (void)::epoll_ctl(events.get(), EPOLL_CTL_DEL, at.socket.get(), nullptr);
+    closer->close(std::move(at.socket), at.peer.share());
     return true;
   });
+  closer->go_on();
   for (const Peer& peer : gone) options.gone(peer);
   if (connections.size() != before) forget_others(now);
   wake_for_callers(now);
@@ -767,7 +769,7 @@ void HttpServer::State::forget_others(Instant now) {
   intake.turns.forget_others(connections);
   for (HttpShare& share : serving) share.turns.forget_others(connections);
   std::erase_if(users, [&](const auto& each) {
-    return connections_of(each.first) == 0 && each.second.is_full(now);
+    return connections_of(each.first) == 0 && each.second.is_idle(now);
   });
 }
 
@@ -800,7 +802,8 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(UniqueFd socket, Clock& clock,
                                                        HttpServerOptions options) {
-  CHECK(options.kind_of && options.handle && options.gone && options.turn_away && options.carries);
+  CHECK(options.kind_of && options.handle && options.gone && options.user_of && options.turn_away &&
+        options.carries && options.share_of);
   auto state = std::make_unique<State>(std::move(socket), clock, std::move(options));
   TRY(state->begin());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
@@ -816,8 +819,9 @@ HttpServer::~HttpServer() {
   if (!state_->is_unix) return;
   ::unlink(state_->path.c_str());
   // What nobody has read may have files: neither is closed here.
-  state_->closer.close_socket(std::move(state_->socket));
-  for (HttpConnection& at : state_->connections) state_->closer.hang_up(std::move(at.socket));
+  state_->closer->close(std::move(state_->socket), kNoUser);
+  for (HttpConnection& at : state_->connections)
+    state_->closer->close(std::move(at.socket), at.peer.share());
 }
 
 void HttpServer::answer(std::uint64_t number, HttpReply reply) {

@@ -17,6 +17,7 @@
 #include "service/http/http_message.h"
 #include "service/transport/caller_shares.h"
 #include "service/transport/client_connection.h"
+#include "service/transport/socket_closer.h"
 
 namespace derate {
 
@@ -48,13 +49,22 @@ struct HttpServerOptions {
   std::function<HttpKind(const HttpRequest& head)> kind_of;
   // On the server's thread; it waits for nothing.
   std::function<HttpReply(const HttpCall& call)> handle;
-  // Over TCP, as a caller comes and before anything of it is read: what it is turned away with;
-  // empty: it is served.
-  std::function<std::optional<HttpResponse>(const UniqueFd& caller)> turn_away =
-      [](const UniqueFd&) { return std::nullopt; };
-  // Whether that caller carries requests of others, who have tokens: a request with one counts
-  // against the rates of its token, not of the caller's user, so that nobody is refused for others.
+  // Over TCP, as a caller comes: whose share it takes, where that can be known. Who is not known is
+  // one user with all such, (uid_t)-1.
+  std::function<std::optional<uid_t>(const UniqueFd& caller)> user_of = [](const UniqueFd&) {
+    return std::nullopt;
+  };
+  // Over TCP, before anything of the caller is read: what it is turned away with; empty: it is
+  // served.
+  std::function<std::optional<HttpResponse>(const Peer& caller)> turn_away = [](const Peer&) {
+    return std::nullopt;
+  };
+  // Whether that caller carries requests of others: it is not hung up on for what was refused, as
+  // that may have been another's.
   std::function<bool(const Peer& peer)> carries = [](const Peer&) { return false; };
+  // Whose rates, later answers and unread bytes a request counts against, by its head.
+  std::function<uid_t(const HttpRequest& head, const Peer& peer)> share_of =
+      [](const HttpRequest&, const Peer& peer) { return peer.share(); };
   // The caller of a request that is to be answered later, or of a stream, has gone: it hung up, was
   // too slow, or asked for the head alone. Called once; not for what has been answered or has
   // ended, nor when the server goes.
@@ -64,8 +74,10 @@ struct HttpServerOptions {
   std::size_t most_head_bytes = 8 << 10, most_body_bytes = 64 << 10;
   // Whose share each takes. `user` below is a person: ids of /etc/subuid are their owner.
   CallerShares shares = {};
+  // Of all servers of the process; null: one of its own.
+  std::shared_ptr<SocketCloser> closer = nullptr;
   std::size_t most_connections = 512;  // of all; root and operators have kKeptPlaces besides
-  std::size_t most_of_a_user = 128;    // connections; callers of TCP are one user, (uid_t)-1
+  std::size_t most_of_a_user = 128;    // connections
   std::size_t most_streams = 64, most_streams_of_a_user = 16;
   Duration head_time = std::chrono::seconds(10);       // from a request's first byte to its last
   Duration idle_time = std::chrono::seconds(60);       // of a connection between requests

@@ -49,19 +49,17 @@ bool ClientConnection::has_said_all() const {
   return ended && !waits && out.empty() && !has_request();
 }
 
-void ClientConnection::read(std::size_t longest, FileCloser& closer, const Clock& clock) {
+void ClientConnection::read(std::size_t longest, const SocketCloser& closer, const Clock& clock) {
   char buffer[4096];
-  // Whose files are stuck has sent some to where nobody wants any.
-  broken = broken || closer.is_full(peer.share());
-  while (in.size() <= longest && !broken) {
-    const ssize_t n = receive(socket, buffer, closer, peer.share());
-    broken = closer.is_full(peer.share());
+  while (in.size() <= longest) {
+    const ssize_t n = closer.receive(socket, buffer);
     if (n > 0) {
       heard = clock.now();
       in.append(buffer, static_cast<std::size_t>(n));
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
+    broken = broken || (n < 0 && errno == EPERM);  // there are files, which nobody wants
     ended = n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
     break;
   }
@@ -81,7 +79,7 @@ void ClientConnection::write() {
 }
 
 std::optional<std::string_view> ClientConnection::next_request(std::size_t longest,
-                                                               FileCloser& closer,
+                                                               const SocketCloser& closer,
                                                                const Clock& clock) {
   write();
   if (ready && takes_requests()) read(longest, closer, clock);

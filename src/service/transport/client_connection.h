@@ -16,7 +16,7 @@
 #include "base/process_handle.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "service/transport/passed_files.h"
+#include "service/transport/socket_closer.h"
 
 namespace derate {
 
@@ -67,8 +67,9 @@ struct ClientConnection {
   bool is_idle() const { return !waits && in.empty() && out.empty(); }
 
   // Writes what is owed and reads what has come. The next request, which is valid until reply();
-  // one of more than `longest` bytes is refused. Files that came along are closed by `closer`.
-  std::optional<std::string_view> next_request(std::size_t longest, FileCloser& closer,
+  // one of more than `longest` bytes is refused. Whoever sends files along has broken the
+  // connection.
+  std::optional<std::string_view> next_request(std::size_t longest, const SocketCloser& closer,
                                                const Clock& clock);
   // To the request; empty: reply_late() has it.
   void reply(std::optional<std::string> text);
@@ -77,7 +78,7 @@ struct ClientConnection {
   void watch(const UniqueFd& epoll);
 
  private:
-  void read(std::size_t longest, FileCloser& closer, const Clock& clock);
+  void read(std::size_t longest, const SocketCloser& closer, const Clock& clock);
   void write();
 };
 

@@ -21,7 +21,7 @@ constexpr std::size_t kLongest = 64;
 struct Pair {
   UniqueFd caller;
   ClientConnection client;
-  FileCloser closer;
+  SocketCloser closer;
   FakeClock clock;
 
   Pair() {

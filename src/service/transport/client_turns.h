@@ -60,22 +60,29 @@ inline constexpr std::size_t kKeptPlaces = 16;
 // Whose place a person with `own` connections gets when all are taken: of the person who has most,
 // root and operators aside, the connection that was silent for longest, an idle one if there is
 // any. Null where that would be no fairer: that person has less than two more than this one, for
-// whom no place is kept.
-template <class Clients>
-auto* place_for(Clients& clients, std::size_t own, bool keeps_place) {
+// whom no place is kept. Connections of which `has_place` does not say so have none.
+template <class Clients, class F>
+auto* place_for(Clients& clients, std::size_t own, bool keeps_place, F has_place) {
   typename Clients::value_type* out = nullptr;
+  const auto counts = [&](const auto& client) {
+    return !client.peer.has_kept_place() && !client.broken && has_place(client);
+  };
   std::map<uid_t, std::size_t> count;
   for (const auto& client : clients)
-    if (!client.peer.has_kept_place() && !client.broken) ++count[client.peer.share()];
+    if (counts(client)) ++count[client.peer.share()];
   const auto most = std::max_element(
       count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == count.end() || (!keeps_place && most->second < own + 2)) return out;
   const auto rank = [](const auto& client) { return std::pair(!client.is_idle(), client.heard); };
   for (auto& client : clients)
-    if (client.peer.share() == most->first && !client.peer.has_kept_place() && !client.broken &&
+    if (client.peer.share() == most->first && counts(client) &&
         (out == nullptr || rank(client) < rank(*out)))
       out = &client;
   return out;
+}
+template <class Clients>
+auto* place_for(Clients& clients, std::size_t own, bool keeps_place) {
+  return place_for(clients, own, keeps_place, [](const auto&) { return true; });
 }
 
 // Time for all callers together: of each kRound they get a budget.

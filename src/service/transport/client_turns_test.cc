@@ -102,6 +102,15 @@ TEST(PlaceFor, CountsPeople) {
   EXPECT_EQ(place_for(clients, 2, false), nullptr);
 }
 
+// A connection without a place would free none.
+TEST(PlaceFor, PassesOverWhoHasNone) {
+  auto clients = connections_of({7, 7, 7, 8, 8});
+  clients[0].left = clients[1].left = 0;
+  const auto has_place = [](const ClientConnection& client) { return client.left > 0; };
+  EXPECT_EQ(place_for(clients, 0, false, has_place), &clients[3]);
+  EXPECT_EQ(place_for(clients, 0, false), &clients[0]);
+}
+
 TEST(ClientTurns, IdsOfOnePersonHaveOnesTurns) {
   auto clients = connections_of({100000, 100001, 100002, 8});
   for (std::size_t i = 0; i < 3; ++i) clients[i].peer.person = 1000;

@@ -20,27 +20,35 @@ namespace derate {
 namespace {
 
 constexpr std::uint64_t kCallers = 0;  // in place of a connection's number
+constexpr uid_t kNoPerson = static_cast<uid_t>(-1);
 
 }  // namespace
 
-ControlServer::ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience)
-    : path_(std::move(path)), socket_(std::move(socket)), clock_(clock), audience_(audience) {}
+ControlServer::ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience,
+                             std::shared_ptr<SocketCloser> closer)
+    : path_(std::move(path)),
+      closer_(std::move(closer)),
+      socket_(std::move(socket)),
+      clock_(clock),
+      audience_(audience) {}
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& path, Clock& clock,
-                                                             Audience audience) {
+                                                             Audience audience,
+                                                             std::shared_ptr<SocketCloser> closer) {
   const bool everyone = audience == Audience::everyone;
   UniqueFd socket = TRY(listen_at(path, everyone ? 0666 : 0600,
                                   static_cast<int>(everyone ? kMostOfEveryone : kMostClients)));
   std::unique_ptr<ControlServer> server(
-      new ControlServer(path, std::move(socket), clock, audience));
+      new ControlServer(path, std::move(socket), clock, audience, std::move(closer)));
   TRY(server->begin_watching());
   return server;
 }
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
-  closer_.close_socket(std::move(socket_));  // callers that wait may have sent files
-  for (ClientConnection& client : clients_) closer_.hang_up(std::move(client.socket));
+  closer_->close(std::move(socket_), kNoPerson);  // callers that wait may have sent files
+  for (ClientConnection& client : clients_)
+    closer_->close(std::move(client.socket), client.peer.share());
 }
 
 Result<void> ControlServer::begin_watching() {
@@ -92,12 +100,12 @@ void ControlServer::take_callers() {
   // Everyone is answered, if only with a refusal; the owner's own wait for a place.
   int left = kMostCallers;
   while ((audience_ == Audience::everyone || clients_.size() < kMostClients) && left-- > 0) {
-    UniqueFd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd socket = accept_caller(socket_);
     if (!socket.valid()) return;
     auto who = peer_of(socket);
     if (who) shares_.mark(*who);
-    if (!who || !admit(socket, *who)) {
-      closer_.hang_up(std::move(socket));
+    if (!who || closer_->is_full(who->share()) || !admit(socket, *who)) {
+      closer_->close(std::move(socket), who ? who->share() : kNoPerson);
       continue;
     }
     who->connection = next_connection_++;
@@ -165,7 +173,8 @@ std::vector<Peer> ControlServer::hang_up() {
   std::erase_if(clients_, [&](ClientConnection& client) {
     if (!is_done(client)) return client.watch(events_), false;
     gone.push_back(client.peer);
-    closer_.hang_up(std::move(client.socket));
+    (void)::epoll_ctl(events_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
+    closer_->close(std::move(client.socket), client.peer.share());
     return true;
   });
   turns_.forget_others(clients_);
@@ -174,12 +183,14 @@ std::vector<Peer> ControlServer::hang_up() {
 
 void ControlServer::serve(const Handler& handler, const Closed& closed) {
   budget_.begin(clock_.now());
-  if (!has_time() || closer_.has_many_sockets()) return wake_later(true);
+  closer_->go_on();
+  const bool is_shut = audience_ == Audience::everyone && closer_->is_full();
+  if (!has_time() || is_shut) return wake_later(true);
   mark_ready();
   for (ClientConnection& client : clients_) client.left = kMostARound;
   for (ClientConnection* client = nullptr;
        has_time() && (client = turns_.next(clients_)) != nullptr;)
-    if (const auto request = client->next_request(longest_request(), closer_, clock_))
+    if (const auto request = client->next_request(longest_request(), *closer_, clock_))
       client->reply(handler(*request, client->peer));
   for (const Peer& peer : hang_up()) closed(peer);
   const bool out_of_time = !has_time();

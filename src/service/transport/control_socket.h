@@ -18,7 +18,7 @@
 #include "service/transport/caller_shares.h"
 #include "service/transport/client_connection.h"
 #include "service/transport/client_turns.h"
-#include "service/transport/passed_files.h"
+#include "service/transport/socket_closer.h"
 
 namespace derate {
 
@@ -50,10 +50,11 @@ class ControlServer {
   static constexpr Duration kRound = RoundBudget::kRound;
   static constexpr Duration kBudget = RoundBudget::kBudget;
 
-  // A socket that nobody listens on any more is replaced. Errors: busy when somebody does,
-  // no_permission, io.
+  // A socket that nobody listens on any more is replaced. `closer`: of all servers of the process.
+  // Errors: busy when somebody does, no_permission, io.
   static Result<std::unique_ptr<ControlServer>> create(
-      const std::string& path, Clock& clock, Audience audience = Audience::owner_and_root);
+      const std::string& path, Clock& clock, Audience audience = Audience::owner_and_root,
+      std::shared_ptr<SocketCloser> closer = std::make_shared<SocketCloser>());
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
   ~ControlServer();  // removes the socket
@@ -79,7 +80,8 @@ class ControlServer {
   const std::string& path() const { return path_; }
 
  private:
-  ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience);
+  ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience,
+                std::shared_ptr<SocketCloser> closer);
   Result<void> begin_watching();
   std::size_t longest_request() const;
   void take_callers();
@@ -91,7 +93,7 @@ class ControlServer {
   void wake_later(bool out_of_time);
 
   std::string path_;
-  FileCloser closer_;
+  std::shared_ptr<SocketCloser> closer_;
   UniqueFd socket_, events_;  // `events_`: of all connections
   UniqueFd timer_, wakes_;    // `wakes_`: `events_` while there is time, and the next round
   Clock& clock_;

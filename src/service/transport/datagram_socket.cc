@@ -1,13 +1,23 @@
 #include "service/transport/datagram_socket.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
 
+#include "base/apart_thread.h"
+#include "base/background_worker.h"
+#include "base/clock.h"
 #include "base/unix_address.h"
 
 namespace derate {
@@ -25,6 +35,8 @@ constexpr int kPassPidfd = SO_PASSPIDFD;
 constexpr int kPassPidfd = 76;  // asm-generic/socket.h; Debian 12's headers are older
 #endif
 constexpr int kPidfdOfSender = 4;  // SCM_PIDFD
+constexpr std::size_t kLongestText = 4096;
+constexpr uid_t kNobody = static_cast<uid_t>(-1);
 
 // Room for who sent it and when, and for the files that anybody may send along: what there is no
 // room for is closed here and now.
@@ -41,22 +53,77 @@ std::optional<T> content(const cmsghdr& part) {
   return out;
 }
 
-// Of the next message, without taking it, and without room for files: none is installed.
-std::optional<uid_t> next_sender(const UniqueFd& socket) {
-  char byte = 0;
-  iovec room{&byte, sizeof byte};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(timespec))];
+// What the kernel says of a message, ahead of its text as it is passed on.
+struct Facts {
+  std::uint8_t is_last = 0;  // no message: the thread reads no more
+  std::uint8_t has_sender = 0, has_time = 0, has_file = 0, has_process = 0;
+  std::uint8_t is_gone = 0;  // the sender
+  ucred sender{};
+  timespec sent{};
+};
+
+struct Message {
+  Facts facts;
+  std::size_t size = 0;
+  std::vector<int> files;
+  int process = -1;  // a pidfd of the sender
+};
+
+// Files that are not wanted, of a thread that reads on.
+struct KeptFiles {
+  std::vector<int> files;
+  uid_t person = 0;  // of the first
+  Instant since{};   // when that came
+};
+
+// A negative pidfd is the reason why there is none: ESRCH, EINVAL before Linux 6.16, that the
+// process has gone; all else says nothing of it.
+void take_process(int number, Message& out) {
+  if (number >= 0) out.process = number;
+  out.facts.is_gone = number == -ESRCH || number == -EINVAL ? 1 : 0;
+}
+
+std::optional<Message> receive_all(int socket, std::span<char> buffer) {
+  iovec room{buffer.data(), buffer.size()};
+  Control control;
   msghdr message{};
   message.msg_iov = &room;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC) < 0)
-    return std::nullopt;
-  for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at))
-    if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_CREDENTIALS)
-      if (const auto sender = content<ucred>(*at)) return sender->uid;
-  return std::nullopt;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  ssize_t size = 0;
+  do size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (size < 0 && errno == EINTR);
+  if (size < 0) return std::nullopt;
+  Message out;
+  out.size = static_cast<std::size_t>(size);
+  for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
+    if (at->cmsg_level != SOL_SOCKET) continue;
+    if (at->cmsg_type == SCM_CREDENTIALS) {
+      out.facts.has_sender = 1;
+      out.facts.sender = content<ucred>(*at).value_or(ucred{});
+    } else if (at->cmsg_type == SCM_TIMESTAMPNS) {
+      out.facts.has_time = 1;
+      out.facts.sent = content<timespec>(*at).value_or(timespec{});
+    } else if (at->cmsg_type == kPidfdOfSender) {
+      take_process(content<int>(*at).value_or(-ENOMEM), out);
+    } else if (at->cmsg_type == SCM_RIGHTS) {
+      const std::size_t before = out.files.size();
+      const std::size_t more = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      out.files.resize(before + more);
+      std::memcpy(&out.files[before], CMSG_DATA(at), more * sizeof(int));
+    }
+  }
+  return out;
+}
+
+std::optional<Datagram> receive_direct(int socket, std::span<char> buffer) {
+  const auto message = receive_all(socket, buffer);
+  if (!message) return std::nullopt;
+  Datagram out{.size = message->size};
+  if (message->facts.has_sender != 0) out.sender = message->facts.sender;
+  if (message->facts.has_time != 0) out.sent = message->facts.sent;
+  return out;
 }
 
 }  // namespace
@@ -65,7 +132,194 @@ UniqueFd new_datagram_socket() {
   return UniqueFd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-Result<UniqueFd> bind_datagrams(const std::string& path, Files files) {
+// --- the thread apart ----------------------------------------------------------------------------
+
+// Its descriptors are those of the thread's own table.
+struct DatagramFilter::State {
+  Wanted wanted;
+  PersonOf person;
+  std::shared_ptr<HangingThreads> hanging;
+  SystemClock clock = {};
+  std::mutex mutex = {};
+  std::map<uid_t, Instant> last = {};  // file that was not wanted, by person
+
+  bool may_hang(uid_t of);
+  bool is_wanted(const Message& message) const;
+  std::optional<uid_t> keep(KeptFiles& kept, Message& message);
+  std::optional<uid_t> may_hang_now(const KeptFiles& kept);
+  std::optional<uid_t> read(int socket, int to, KeptFiles& kept);
+  void run(int socket, int to);
+  bool pass_on(int to, Message& message, std::span<const char> text) const;
+};
+
+// Whether the thread that has such a file of that person may be the one to close it.
+bool DatagramFilter::State::may_hang(uid_t of) {
+  const Instant now = clock.now();
+  const std::lock_guard lock(mutex);
+  std::erase_if(last, [&](const auto& each) { return now - each.second >= kPause; });
+  if (last.contains(of) || !hanging->take(of)) return false;
+  last[of] = now;
+  return true;
+}
+
+// For what has waited long enough, or is too much.
+std::optional<uid_t> DatagramFilter::State::may_hang_now(const KeptFiles& kept) {
+  if (kept.files.empty()) return std::nullopt;
+  if (clock.now() - kept.since >= kPause && may_hang(kept.person)) return kept.person;
+  if (kept.files.size() >= kMostKept && hanging->take(kNobody)) return kNobody;
+  return std::nullopt;
+}
+
+bool DatagramFilter::State::is_wanted(const Message& message) const {
+  return message.files.empty() ||
+         (message.files.size() == 1 && wanted && wanted(message.files.front()));
+}
+
+// On whose account the thread ends for it, if it does.
+std::optional<uid_t> DatagramFilter::State::keep(KeptFiles& kept, Message& message) {
+  const uid_t of = message.facts.has_sender != 0 ? person(message.facts.sender.uid) : kNobody;
+  if (kept.files.empty()) {
+    kept.person = of;
+    kept.since = clock.now();
+  }
+  kept.files.insert(kept.files.end(), message.files.begin(), message.files.end());
+  if (message.process >= 0) ::close(message.process);
+  return may_hang(of) ? std::optional(of) : std::nullopt;
+}
+
+// Waits until there is room. False: nobody reads any more.
+bool DatagramFilter::State::pass_on(int to, Message& message, std::span<const char> text) const {
+  std::array<iovec, 2> data{iovec{&message.facts, sizeof message.facts},
+                            iovec{const_cast<char*>(text.data()), text.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr out{};
+  out.msg_iov = data.data();
+  out.msg_iovlen = data.size();
+  std::vector<int> passed = message.files;
+  if (message.process >= 0) passed.push_back(message.process);
+  message.facts.has_file = message.files.empty() ? 0 : 1;
+  message.facts.has_process = message.process >= 0 ? 1 : 0;
+  if (!passed.empty()) {
+    out.msg_control = control;
+    out.msg_controllen = CMSG_SPACE(passed.size() * sizeof(int));
+    cmsghdr& part = *CMSG_FIRSTHDR(&out);
+    part.cmsg_level = SOL_SOCKET;
+    part.cmsg_type = SCM_RIGHTS;
+    part.cmsg_len = CMSG_LEN(passed.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(&part), passed.data(), passed.size() * sizeof(int));
+  }
+  ssize_t sent = 0;
+  do sent = ::sendmsg(to, &out, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  for (const int each : passed) ::close(each);
+  return sent >= 0;
+}
+
+// Until the thread may end for what it keeps (on whose account that is), or nobody reads any more.
+std::optional<uid_t> DatagramFilter::State::read(int socket, int to, KeptFiles& kept) {
+  constexpr int kLookEvery = 100;  // ms
+  while (true) {
+    if (const auto now = may_hang_now(kept)) return now;
+    const bool has_room = kept.files.size() < kMostKept;
+    std::array<pollfd, 2> any{pollfd{socket, static_cast<short>(has_room ? POLLIN : 0), 0},
+                              pollfd{to, 0, 0}};
+    const int ready = ::poll(any.data(), any.size(), kept.files.empty() ? -1 : kLookEvery);
+    if (any[1].revents != 0 || (ready < 0 && errno != EINTR)) return std::nullopt;
+    if (ready <= 0 || !has_room) continue;
+    std::array<char, kLongestText> text;
+    auto message = receive_all(socket, text);
+    if (!message) continue;
+    if (!is_wanted(*message)) {
+      if (const auto now = keep(kept, *message)) return now;
+    } else if (!pass_on(to, *message, std::span(text).first(message->size))) {
+      return std::nullopt;
+    }
+  }
+}
+
+// Whoever serves still has the socket, or does not want it any more. What hangs from here on keeps
+// nothing but what is kept.
+void DatagramFilter::State::run(int socket, int to) {
+  KeptFiles kept;
+  const auto hangs = read(socket, to, kept);
+  ::close(socket);
+  Message last;
+  last.facts.is_last = 1;
+  (void)pass_on(to, last, {});
+  ::close(to);
+  for (const int each : kept.files) close_without_lingering(UniqueFd(each));
+  if (hangs) hanging->give_back(*hangs);
+}
+
+// --- the thread that serves ----------------------------------------------------------------------
+
+DatagramFilter::DatagramFilter(UniqueFd socket, Wanted wanted, PersonOf person,
+                               std::shared_ptr<HangingThreads> hanging)
+    : socket_(std::move(socket)),
+      state_(new State{std::move(wanted), std::move(person), std::move(hanging)}) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+  out_ = UniqueFd(ends[0]);
+  in_ = UniqueFd(ends[1]);
+  begin();
+}
+
+// Where no thread can be begun now, the next look for a message tries again.
+void DatagramFilter::begin() {
+  if (begun_.valid()) begun_.wait();  // it was: it has passed on its last
+  begun_ = start_apart({socket_.get(), in_.get()}, [state = state_, socket = socket_.get(),
+                                                    to = in_.get()] { state->run(socket, to); });
+  has_thread_ = true;
+}
+
+// A thread has the socket longer than this, so that what is in its queue is closed there.
+DatagramFilter::~DatagramFilter() {
+  char text = 0;
+  for (int left = 256; left > 0 && receive({&text, 1}); --left) {
+  }
+  if (begun_.valid()) begun_.wait();
+  socket_ = UniqueFd();
+  out_ = UniqueFd();
+}
+
+std::optional<Datagram> DatagramFilter::receive(std::span<char> buffer) {
+  if (is_ready(begun_) && !begun_.get()) has_thread_ = false;
+  if (!has_thread_ && in_.valid()) begin();
+  Facts facts;
+  std::array<iovec, 2> room{iovec{&facts, sizeof facts}, iovec{buffer.data(), buffer.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = room.data();
+  message.msg_iovlen = room.size();
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t n = 0;
+  do n = ::recvmsg(out_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  if (n < static_cast<ssize_t>(sizeof facts)) return std::nullopt;
+  if (facts.is_last != 0) {
+    has_thread_ = false;
+    return receive(buffer);
+  }
+  std::array<int, 2> passed{-1, -1};
+  if (const cmsghdr* const part = CMSG_FIRSTHDR(&message); part != nullptr)
+    std::memcpy(passed.data(), CMSG_DATA(part),
+                std::min(sizeof passed, part->cmsg_len - CMSG_LEN(0)));
+  Datagram out{.size = static_cast<std::size_t>(n) - sizeof facts};
+  if (facts.has_sender != 0) out.sender = facts.sender;
+  if (facts.has_time != 0) out.sent = facts.sent;
+  if (facts.has_file != 0) out.file = UniqueFd(passed[0]);
+  UniqueFd process(facts.has_process != 0 ? passed[facts.has_file != 0 ? 1 : 0] : -1);
+  if (process.valid()) out.process = ProcessHandle(std::move(process));
+  if (facts.is_gone != 0) out.process = ProcessHandle(UniqueFd());
+  if (state_->wanted && out.sender && !out.process.is_known())
+    out.process = ProcessHandle::open(out.sender->pid);
+  return out;
+}
+
+Result<DatagramSocket> DatagramSocket::bind(const std::string& path, PersonOf person,
+                                            DatagramFilter::Wanted wanted,
+                                            std::shared_ptr<HangingThreads> hanging) {
   const sockaddr_un address = TRY(address_of(path));
   if (somebody_hears(address))
     return Error{Errc::busy, fmt::format("another daemon listens on '{}'", path)};
@@ -75,10 +329,9 @@ Result<UniqueFd> bind_datagrams(const std::string& path, Files files) {
   const int on = 1;
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
     return socket_error("cannot know who speaks on", path, errno);
-  if (files == Files::refused) refuse_files(socket.get());
+  const bool files_come = wanted || !refuse_files(socket.get());
   // What is handed over is of use only as long as its sender lives.
-  if (files == Files::taken)
-    (void)::setsockopt(socket.get(), SOL_SOCKET, kPassPidfd, &on, sizeof on);
+  if (wanted) (void)::setsockopt(socket.get(), SOL_SOCKET, kPassPidfd, &on, sizeof on);
   // Without the kernel's time of sending, that of reading will do.
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
@@ -88,44 +341,17 @@ Result<UniqueFd> bind_datagrams(const std::string& path, Files files) {
     ::unlink(path.c_str());
     return error;
   }
-  return socket;
+  DatagramSocket out;
+  if (files_come)
+    out.filter_ = std::make_unique<DatagramFilter>(std::move(socket), std::move(wanted),
+                                                   std::move(person), std::move(hanging));
+  else
+    out.socket_ = std::move(socket);
+  return out;
 }
 
-std::optional<Datagram> receive_datagram(const UniqueFd& socket, std::span<char> buffer,
-                                         Files files, FileCloser& closer, const PersonOf& person) {
-  if (closer.is_dropping()) return std::nullopt;
-  if (closer.has_full()) {
-    const auto next = next_sender(socket);
-    if (next && closer.is_full(person(*next))) return closer.drop_message(socket), std::nullopt;
-  }
-  iovec room{buffer.data(), buffer.size()};
-  Control control;
-  msghdr message{};
-  message.msg_iov = &room;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  ssize_t size = 0;
-  do size = ::recvmsg(socket.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (size < 0 && errno == EINTR);
-  if (size < 0) return std::nullopt;
-  Datagram out{.size = static_cast<std::size_t>(size)};
-  for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
-    if (at->cmsg_level != SOL_SOCKET) continue;
-    if (at->cmsg_type == SCM_CREDENTIALS) out.sender = content<ucred>(*at);
-    if (at->cmsg_type == SCM_TIMESTAMPNS) out.sent = content<timespec>(*at);
-    if (at->cmsg_type == kPidfdOfSender)  // a negative one: it had gone
-      out.process = ProcessHandle(UniqueFd(content<int>(*at).value_or(-1)));
-    const bool alone = at->cmsg_type == SCM_RIGHTS && at->cmsg_len == CMSG_LEN(sizeof(int));
-    if (!alone || files == Files::refused || out.file.valid()) continue;
-    out.file = UniqueFd(*content<int>(*at));
-    at->cmsg_type = 0;  // the others are closed below
-  }
-  constexpr uid_t kNobody = static_cast<uid_t>(-1);
-  closer.close_files_of(message, out.sender ? person(out.sender->uid) : kNobody);
-  if (files == Files::taken && out.sender && !out.process.is_known())
-    out.process = ProcessHandle::open(out.sender->pid);
-  return out;
+std::optional<Datagram> DatagramSocket::receive(std::span<char> buffer) {
+  return filter_ != nullptr ? filter_->receive(buffer) : receive_direct(socket_.get(), buffer);
 }
 
 }  // namespace derate

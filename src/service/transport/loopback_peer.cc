@@ -2,6 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -81,9 +84,11 @@ std::optional<uid_t> find_in(const std::string& path, const std::string& local,
   return std::nullopt;
 }
 
-}  // namespace
+struct Ends {
+  EndPoint here, there;
+};
 
-std::optional<uid_t> user_of_peer(const UniqueFd& connection, const TcpTables& tables) {
+std::optional<Ends> ends_of(const UniqueFd& connection) {
   sockaddr_storage own{}, other{};
   socklen_t own_size = sizeof own, other_size = sizeof other;
   if (::getsockname(connection.get(), reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
@@ -91,11 +96,81 @@ std::optional<uid_t> user_of_peer(const UniqueFd& connection, const TcpTables& t
     return std::nullopt;
   const auto here = end_point(own), there = end_point(other);
   if (!here || !there) return std::nullopt;
-  // A socket of IPv6 may have connected to an address of IPv4: it is in the other table.
-  if (here->is_v4)
-    if (const auto uid = find_in(tables.v4, text_of(*there, true), text_of(*here, true)))
+  return Ends{*here, *there};
+}
+
+// What the kernel answers of the socket that has `own` as its own end.
+struct Diagnosis {
+  bool is_there = false;  // such a socket, whoever has it
+  std::optional<uid_t> user = {};
+};
+
+Diagnosis diagnosis_of(const inet_diag_msg& row, const inet_diag_sockid& wanted) {
+  constexpr int kListens = 10;  // TCP_LISTEN: found in place of one that is gone
+  const bool is_it = row.idiag_state != kListens && row.id.idiag_sport == wanted.idiag_sport &&
+                     row.id.idiag_dport == wanted.idiag_dport;
+  if (!is_it) return {};
+  return {true, row.idiag_inode != 0 ? std::optional<uid_t>(row.idiag_uid) : std::nullopt};
+}
+
+void put_address(const EndPoint& end, std::uint32_t* out) {
+  const std::size_t from = end.is_v4 ? 12 : 0;
+  std::memcpy(out, &end.address[from], end.address.size() - from);
+}
+
+// Nothing is there, too, where the kernel answers no such question.
+Diagnosis ask_kernel(const EndPoint& own, const EndPoint& other) {
+  struct {
+    nlmsghdr head{};
+    inet_diag_req_v2 what{};
+  } question;
+  question.head.nlmsg_len = sizeof question;
+  question.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  question.head.nlmsg_flags = NLM_F_REQUEST;
+  question.what.sdiag_family = own.is_v4 ? AF_INET : AF_INET6;
+  question.what.sdiag_protocol = IPPROTO_TCP;
+  question.what.idiag_states = ~0u;
+  inet_diag_sockid& id = question.what.id;
+  id.idiag_sport = htons(own.port);
+  id.idiag_dport = htons(other.port);
+  put_address(own, id.idiag_src);
+  put_address(other, id.idiag_dst);
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  const UniqueFd kernel(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  alignas(nlmsghdr) char answer[1024];
+  if (!kernel.valid() || ::send(kernel.get(), &question, sizeof question, 0) < 0) return {};
+  const ssize_t n = ::recv(kernel.get(), answer, sizeof answer, MSG_DONTWAIT);
+  const auto& head = *reinterpret_cast<const nlmsghdr*>(answer);
+  if (n < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg))) ||
+      head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+    return {};
+  return diagnosis_of(*static_cast<const inet_diag_msg*>(NLMSG_DATA(&head)), id);
+}
+
+}  // namespace
+
+std::optional<uid_t> user_in_tables(const UniqueFd& connection, const TcpTables& tables) {
+  const auto ends = ends_of(connection);
+  if (!ends) return std::nullopt;
+  const auto& [here, there] = *ends;
+  for (int tries = 2; tries > 0; --tries) {
+    // A socket of IPv6 may have connected to an address of IPv4: it is in the other table.
+    if (here.is_v4)
+      if (const auto uid = find_in(tables.v4, text_of(there, true), text_of(here, true)))
+        return uid;
+    if (const auto uid = find_in(tables.v6, text_of(there, false), text_of(here, false)))
       return uid;
-  return find_in(tables.v6, text_of(*there, false), text_of(*here, false));
+  }
+  return std::nullopt;
+}
+
+// If it finds our own end, the kernel answers such questions, and nobody has the other one.
+std::optional<uid_t> user_of_peer(const UniqueFd& connection) {
+  const auto ends = ends_of(connection);
+  if (!ends) return std::nullopt;
+  const Diagnosis found = ask_kernel(ends->there, ends->here);
+  if (found.is_there || ask_kernel(ends->here, ends->there).is_there) return found.user;
+  return user_in_tables(connection);
 }
 
 }  // namespace derate

@@ -74,6 +74,8 @@ TEST_P(LoopbackPeer, IsTheUserWhoConnected) {
   const UniqueFd taken = loopback.accept();
   EXPECT_EQ(user_of_peer(taken), ::geteuid());
   EXPECT_EQ(user_of_peer(caller), ::geteuid());
+  EXPECT_EQ(user_in_tables(taken), ::geteuid());
+  EXPECT_EQ(user_in_tables(caller), ::geteuid());
 }
 
 // What is left of a socket that was closed has root's number in the table.
@@ -85,6 +87,7 @@ TEST_P(LoopbackPeer, IsNobodyOnceItsSocketIsClosed) {
   const UniqueFd taken = loopback.accept();
   caller = UniqueFd();
   EXPECT_EQ(user_of_peer(taken), std::nullopt);
+  EXPECT_EQ(user_in_tables(taken), std::nullopt);
 }
 
 // Who says that this was all may still read.
@@ -96,6 +99,7 @@ TEST_P(LoopbackPeer, IsStillTheUserWhoHasSentAll) {
   const UniqueFd taken = loopback.accept();
   ::shutdown(caller.get(), SHUT_WR);
   EXPECT_EQ(user_of_peer(taken), ::geteuid());
+  EXPECT_EQ(user_in_tables(taken), ::geteuid());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LoopbackPeer,
@@ -116,7 +120,9 @@ TEST(LoopbackPeerTable, HasTheUserOfAnother) {
     (void)!::read(told[0], &end, 1);
     ::_exit(0);
   }
-  EXPECT_EQ(user_of_peer(loopback.accept()), kOther);
+  const UniqueFd taken = loopback.accept();
+  EXPECT_EQ(user_of_peer(taken), kOther);
+  EXPECT_EQ(user_in_tables(taken), kOther);
   EXPECT_EQ(::write(told[1], "x", 1), 1);
 }
 
@@ -126,14 +132,14 @@ TEST(LoopbackPeerTable, OfWhatIsNoRowNobodyIsFound) {
   const UniqueFd taken = loopback.accept();
   const Folder folder;
   const TcpTables none{folder.file("no"), folder.file("no")};
-  EXPECT_EQ(user_of_peer(taken, none), std::nullopt);
+  EXPECT_EQ(user_in_tables(taken, none), std::nullopt);
   EXPECT_EQ(user_of_peer(UniqueFd()), std::nullopt);
   const TcpTables real;
   std::string text = *read_file(real.v4);
   for (const std::string& cut :
        {text.substr(0, text.size() / 2 - 20), std::string("0: \n : 1\n")}) {
     ASSERT_TRUE(write_file_atomically(folder.file("cut"), cut, Durable::no).ok());
-    (void)user_of_peer(taken, {folder.file("cut"), folder.file("cut")});
+    (void)user_in_tables(taken, {folder.file("cut"), folder.file("cut")});
   }
 }
 

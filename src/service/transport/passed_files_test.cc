@@ -1,157 +1,83 @@
 #include "service/transport/passed_files.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/stat.h>
 
-#include <atomic>
-#include <cstring>
+#include <array>
+#include <cerrno>
+#include <filesystem>
 #include <string>
-#include <vector>
 
-#include "base/check.h"
-#include "base/clock.h"
+#include "service/transport/test_passed_files.h"
 
 namespace derate {
 namespace {
 
-using namespace std::chrono_literals;
+std::size_t open_files() {
+  const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(all, {}));
+}
 
-struct Connection {
-  UniqueFd ours, theirs;
-};
+ssize_t receive(const Connection& from) {
+  std::array<char, 64> buffer{};
+  return receive_without_files(from.ours, buffer);
+}
 
-// Its close waits for the peer to take what was sent, up to ten minutes.
-Connection lingering() {
-  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const at = reinterpret_cast<sockaddr*>(&address);
-  CHECK(::bind(listener.get(), at, size) == 0 && ::listen(listener.get(), 1) == 0);
-  CHECK(::getsockname(listener.get(), at, &size) == 0);
-  Connection out{UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), UniqueFd()};
-  CHECK(::connect(out.ours.get(), at, size) == 0);
-  out.theirs = UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const linger wait{.l_onoff = 1, .l_linger = 600};
-  CHECK(::setsockopt(out.ours.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait) == 0);
-  const std::string much(1 << 16, 'x');
-  while (::send(out.ours.get(), much.data(), much.size(), MSG_DONTWAIT) > 0) {
+TEST(PassedFiles, WhatHasNoneIsReceivedAsEver) {
+  Connection pair = pair_of(SOCK_STREAM);
+  EXPECT_EQ(receive(pair), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  ASSERT_EQ(::send(pair.theirs.get(), "one", 3, 0), 3);
+  ASSERT_EQ(::send(pair.theirs.get(), "two", 3, 0), 3);
+  EXPECT_EQ(receive(pair), 6);
+  pair.theirs = UniqueFd();
+  EXPECT_EQ(receive(pair), 0);
+}
+
+// Wherever it stands, and as often as one looks.
+TEST(PassedFiles, AMessageWithAFileStaysWhereItIs) {
+  for (const char* const before : {"", "text"}) {
+    const Connection pair = pair_of(SOCK_STREAM);
+    Connection file = pipe_of_two();
+    const std::string text = before;
+    (void)::send(pair.theirs.get(), text.data(), text.size(), 0);
+    send_file(pair.theirs.get(), file.ours.get());
+    file.ours = UniqueFd();
+    const std::size_t open = open_files();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(receive(pair), -1) << before;
+      EXPECT_EQ(errno, EPERM) << before;
+    }
+    EXPECT_EQ(open_files(), open);
+    pollfd reader{file.theirs.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&reader, 1, 0), 0);  // it is still in the queue
   }
-  return out;
 }
 
-bool hung_up(const UniqueFd& end, std::chrono::milliseconds patience) {
-  pollfd wanted{end.get(), POLLIN, 0};
-  return ::poll(&wanted, 1, static_cast<int>(patience.count())) == 1 &&
-         (wanted.revents & POLLHUP) != 0;
+// Without SO_OOBINLINE the kernel would drop such a byte, with its file, here and now.
+TEST(PassedFiles, NorIsOneOutOfBandPassedOver) {
+  const Connection pair = pair_of(SOCK_STREAM);
+  const int on = 1;
+  ASSERT_EQ(::setsockopt(pair.ours.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on), 0);
+  Connection file = pipe_of_two();
+  send_file(pair.theirs.get(), file.ours.get(), MSG_OOB);
+  file.ours = UniqueFd();
+  ASSERT_EQ(::send(pair.theirs.get(), "more", 4, 0), 4);
+  EXPECT_EQ(receive(pair), -1);
+  EXPECT_EQ(errno, EPERM);
+  pollfd reader{file.theirs.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&reader, 1, 0), 0);
 }
 
-Connection pipe_of_two() {
-  int ends[2];
-  CHECK(::pipe(ends) == 0);
-  return {UniqueFd(ends[1]), UniqueFd(ends[0])};
-}
-
-constexpr uid_t kAnn = 1000, kBob = 1001;
-constexpr int kMany = 40;  // more than there are threads
-
-// A message whose file is the last reference to what was passed.
-void send_with(const UniqueFd& to, UniqueFd file) {
-  char byte = 'x';
-  iovec text{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &text;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int number = file.get();
-  std::memcpy(CMSG_DATA(rights), &number, sizeof number);
-  CHECK(::sendmsg(to.get(), &message, 0) == 1);
-}
-
-Connection pair_of(int type) {
-  int ends[2];
-  CHECK(::socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-TEST(FileCloser, NobodyIsWaitedForByWayOfLinger) {
-  FileCloser closer;
-  std::vector<UniqueFd> peers;
-  for (int i = 0; i < kMany; ++i) {
-    Connection slow = lingering();
-    closer.close(std::move(slow.ours), kAnn);
-    peers.push_back(std::move(slow.theirs));
-  }
-  Connection next = pipe_of_two();
-  closer.close(std::move(next.ours), kAnn);
-  EXPECT_TRUE(hung_up(next.theirs, 10s));
-}
-
-// To close a socket closes what is in its queue: no option of that one can be set before.
-TEST(FileCloser, NorByWayOfASocketInTheQueueOfASocket) {
-  FileCloser closer;
-  std::vector<UniqueFd> peers;
-  for (int i = 0; i < kMany; ++i) {
-    Connection slow = lingering(), box = pair_of(SOCK_STREAM);
-    send_with(box.theirs, std::move(slow.ours));
-    peers.push_back(std::move(slow.theirs));
-    if (i % 2 == 0)
-      closer.close(std::move(box.ours), kAnn);
-    else
-      closer.hang_up(std::move(box.ours));  // a connection of ours with a message unread
-  }
-  Connection file = pipe_of_two(), socket = pipe_of_two();
-  closer.close(std::move(file.ours), kAnn);
-  closer.close_socket(std::move(socket.ours));
-  EXPECT_TRUE(hung_up(file.theirs, 10s));
-  EXPECT_TRUE(hung_up(socket.theirs, 10s));
-}
-
-// As a FUSE file does, whose process does not answer.
-TEST(FileCloser, FilesThatAreStuckAreTheirPersonsTrouble) {
-  auto answered = std::make_shared<std::atomic<bool>>(false);
-  FileCloser closer([answered](UniqueFd file) {
-    struct stat info {};
-    ::fstat(file.get(), &info);
-    SystemClock clock;
-    while (S_ISSOCK(info.st_mode) && !answered->load()) clock.sleep_until(clock.now() + 1ms);
-  });
-  for (std::size_t i = 0; i < FileCloser::kMostOfOne; ++i) {
-    EXPECT_FALSE(closer.is_full(kAnn));
-    closer.close(std::move(pair_of(SOCK_STREAM).ours), kAnn);
-  }
-  EXPECT_TRUE(closer.is_full(kAnn));
-  EXPECT_TRUE(closer.has_full());
-  EXPECT_FALSE(closer.is_full(kBob));
-  Connection next = pipe_of_two();
-  closer.close(std::move(next.ours), kBob);
-  EXPECT_TRUE(hung_up(next.theirs, 10s));
-  answered->store(true);
-  SystemClock clock;
-  for (int i = 0; i < 1000 && closer.has_full(); ++i) clock.sleep_until(clock.now() + 10ms);
-  EXPECT_FALSE(closer.has_full());
-}
-
-TEST(FileCloser, DropsAMessageWithItsFileAndNoOther) {
-  FileCloser closer;
-  Connection slow = lingering(), box = pair_of(SOCK_DGRAM);
-  send_with(box.theirs, std::move(slow.ours));
-  ASSERT_EQ(::send(box.theirs.get(), "second", 6, 0), 6);
-  closer.drop_message(box.ours);
-  SystemClock clock;
-  for (int i = 0; i < 1000 && closer.is_dropping(); ++i) clock.sleep_until(clock.now() + 10ms);
-  ASSERT_FALSE(closer.is_dropping());
-  char text[16];
-  EXPECT_EQ(::recv(box.ours.get(), text, sizeof text, 0), 6);
+TEST(PassedFiles, FewThreadsHangOfOneAndFewInAll) {
+  HangingThreads threads;
+  for (std::size_t i = 0; i < HangingThreads::kMostOfOne; ++i) EXPECT_TRUE(threads.take(1000));
+  EXPECT_FALSE(threads.take(1000));
+  std::size_t all = HangingThreads::kMostOfOne;
+  for (uid_t person = 2000; threads.take(person); ++person) ++all;
+  EXPECT_EQ(all, HangingThreads::kMost);
+  threads.give_back(1000);
+  EXPECT_TRUE(threads.take(3000));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/unix_address.h"
+#include "service/transport/passed_files.h"
 
 namespace derate {
 
@@ -33,7 +34,7 @@ Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog) 
   ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket_error("cannot make", path, errno);
-  refuse_files(socket.get());
+  (void)refuse_files(socket.get());
   const ::mode_t before = ::umask(~mode & 0777);
   const int bound =
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -42,6 +43,13 @@ Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog) 
   if (bound != 0) return socket_error("cannot make", path, number);
   if (::listen(socket.get(), backlog) != 0) return socket_error("cannot listen on", path, errno);
   return socket;
+}
+
+UniqueFd accept_caller(const UniqueFd& listener) {
+  UniqueFd out(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const int on = 1;
+  if (out.valid()) (void)::setsockopt(out.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+  return out;
 }
 
 std::optional<Peer> peer_of(const UniqueFd& socket) {
@@ -71,6 +79,9 @@ SharedHandle process_of(const UniqueFd& socket, const Peer& peer) {
   socklen_t size = sizeof fd;
   if (::getsockopt(socket.get(), SOL_SOCKET, kPeerPidfd, &fd, &size) == 0)
     return std::make_shared<const ProcessHandle>(UniqueFd(fd));
+  // It has gone (EINVAL before Linux 6.16), whoever has its number now.
+  if (errno == ESRCH || errno == EINVAL) return std::make_shared<const ProcessHandle>(UniqueFd());
+  if (errno != ENOPROTOOPT) return nullptr;  // for want of a descriptor, say
   return std::make_shared<const ProcessHandle>(ProcessHandle::open(peer.pid));
 }
 

@@ -18,6 +18,10 @@ namespace derate {
 // more is replaced. Errors: busy when somebody does, no_permission, io.
 Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog);
 
+// The next caller; not valid: errno says why. What its socket gets is read in the order in which it
+// was sent, out-of-band bytes too (receive_without_files()). Does not block, nor does its socket.
+UniqueFd accept_caller(const UniqueFd& listener);
+
 // Who connected, with the groups as they were then: asking the users' database could take as long
 // as it likes. Its connection has no number yet. Empty: not known, as for TCP.
 std::optional<Peer> peer_of(const UniqueFd& socket);

@@ -14,22 +14,17 @@
 
 namespace derate {
 
-BeatServer::BeatServer(std::string path, UniqueFd socket, Clock& clock, PersonOf person)
-    : path_(std::move(path)),
-      socket_(std::move(socket)),
-      person_(std::move(person)),
-      clock_(clock) {}
+BeatServer::BeatServer(std::string path, DatagramSocket socket, Clock& clock)
+    : path_(std::move(path)), socket_(std::move(socket)), clock_(clock) {}
 
-BeatServer::~BeatServer() {
-  ::unlink(path_.c_str());
-  closer_.close_socket(std::move(socket_));  // messages that nobody has read may have files
-}
+BeatServer::~BeatServer() { ::unlink(path_.c_str()); }
 
 Result<std::unique_ptr<BeatServer>> BeatServer::create(const std::string& path, Clock& clock,
-                                                       PersonOf person) {
-  UniqueFd socket = TRY(bind_datagrams(path, Files::refused));
-  return std::unique_ptr<BeatServer>(
-      new BeatServer(path, std::move(socket), clock, std::move(person)));
+                                                       PersonOf person,
+                                                       std::shared_ptr<HangingThreads> hanging) {
+  DatagramSocket socket =
+      TRY(DatagramSocket::bind(path, std::move(person), {}, std::move(hanging)));
+  return std::unique_ptr<BeatServer>(new BeatServer(path, std::move(socket), clock));
 }
 
 // The kernel has the time of day only. A beat is from the last moments, whatever that says.
@@ -44,7 +39,7 @@ Instant BeatServer::sent_at(const std::optional<timespec>& wall) const {
 void BeatServer::serve(const Handler& handler) {
   for (int left = kMostARound; left > 0; --left) {
     char text[kLongestBeat + 1];
-    const auto message = receive_datagram(socket_, text, Files::refused, closer_, person_);
+    const auto message = socket_.receive(text);
     if (!message) return;
     if (message->sender)
       handler(std::string_view(text, message->size),

@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "service/transport/caller_shares.h"
-#include "service/transport/passed_files.h"
+#include "service/transport/datagram_socket.h"
 
 namespace derate {
 
@@ -36,8 +36,9 @@ class BeatServer {
 
   // A socket that nobody listens on any more is replaced.
   // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
-  static Result<std::unique_ptr<BeatServer>> create(const std::string& path, Clock& clock,
-                                                    PersonOf person = CallerShares().person);
+  static Result<std::unique_ptr<BeatServer>> create(
+      const std::string& path, Clock& clock, PersonOf person = CallerShares().person,
+      std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>());
   BeatServer(const BeatServer&) = delete;
   BeatServer& operator=(const BeatServer&) = delete;
   ~BeatServer();  // removes the socket
@@ -45,18 +46,16 @@ class BeatServer {
   // Takes in what is there, without waiting.
   void serve(const Handler& handler);
   // Can be read from (poll) when there is something to take in.
-  int fd() const { return socket_.get(); }
+  int fd() const { return socket_.fd(); }
   const std::string& path() const { return path_; }
 
  private:
-  BeatServer(std::string path, UniqueFd socket, Clock& clock, PersonOf person);
+  BeatServer(std::string path, DatagramSocket socket, Clock& clock);
   Instant sent_at(const std::optional<timespec>& wall) const;
 
   std::string path_;
-  UniqueFd socket_;
-  PersonOf person_;
+  DatagramSocket socket_;
   Clock& clock_;
-  FileCloser closer_;
 };
 
 // Sends a beat to who listens at `path`; never waits. A beat can tell of a promise: nothing is sent

@@ -12,34 +12,30 @@
 
 namespace derate {
 
-LaunchServer::LaunchServer(std::string path, UniqueFd socket, PersonOf person)
-    : path_(std::move(path)), socket_(std::move(socket)), person_(std::move(person)) {}
+LaunchServer::LaunchServer(std::string path, DatagramSocket socket)
+    : path_(std::move(path)), socket_(std::move(socket)) {}
 
-LaunchServer::~LaunchServer() {
-  ::unlink(path_.c_str());
-  closer_.close_socket(std::move(socket_));  // messages that nobody has read may have files
-}
+LaunchServer::~LaunchServer() { ::unlink(path_.c_str()); }
 
-Result<std::unique_ptr<LaunchServer>> LaunchServer::create(const std::string& path,
-                                                           PersonOf person) {
-  UniqueFd socket = TRY(bind_datagrams(path, Files::taken));
-  return std::unique_ptr<LaunchServer>(
-      new LaunchServer(path, std::move(socket), std::move(person)));
+Result<std::unique_ptr<LaunchServer>> LaunchServer::create(
+    const std::string& path, PersonOf person, std::shared_ptr<HangingThreads> hanging) {
+  DatagramSocket socket = TRY(DatagramSocket::bind(
+      path, std::move(person), [](int file) { return LaunchPage::check(file).ok(); },
+      std::move(hanging)));
+  return std::unique_ptr<LaunchServer>(new LaunchServer(path, std::move(socket)));
 }
 
 void LaunchServer::serve(const Handler& handler) {
   for (int left = kMostARound; left > 0; --left) {
     char text[64];
-    auto message = receive_datagram(socket_, text, Files::taken, closer_, person_);
+    auto message = socket_.receive(text);
     if (!message) return;
-    if (!message->file.valid()) continue;
+    if (!message->file.valid() || !message->sender) continue;
     auto page = LaunchPage::open(message->file);
-    const uid_t person = message->sender ? person_(message->sender->uid) : uid_t(-1);
-    if (page.ok() && message->sender)
+    if (page.ok())
       handler(*std::move(page),
               {message->sender->pid, message->sender->uid,
                std::make_shared<const ProcessHandle>(std::move(message->process))});
-    if (message->file.valid()) closer_.close(std::move(message->file), person);
   }
 }
 

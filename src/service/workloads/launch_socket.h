@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 #include "integ/launch_page.h"
 #include "service/transport/caller_shares.h"
-#include "service/transport/passed_files.h"
+#include "service/transport/datagram_socket.h"
 
 namespace derate {
 
@@ -31,26 +31,25 @@ class LaunchServer {
 
   // A socket that nobody listens on any more is replaced.
   // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
-  static Result<std::unique_ptr<LaunchServer>> create(const std::string& path,
-                                                      PersonOf person = CallerShares().person);
+  static Result<std::unique_ptr<LaunchServer>> create(
+      const std::string& path, PersonOf person = CallerShares().person,
+      std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>());
   LaunchServer(const LaunchServer&) = delete;
   LaunchServer& operator=(const LaunchServer&) = delete;
   ~LaunchServer();  // removes the socket
 
-  // Takes in what is there, without waiting. What is no page is passed over, and what it came with
-  // is closed on another thread.
+  // Takes in what is there, without waiting. What is no page never comes into this process's table
+  // of descriptors (DatagramFilter).
   void serve(const Handler& handler);
   // Can be read from (poll) when there is something to take in.
-  int fd() const { return socket_.get(); }
+  int fd() const { return socket_.fd(); }
   const std::string& path() const { return path_; }
 
  private:
-  LaunchServer(std::string path, UniqueFd socket, PersonOf person);
+  LaunchServer(std::string path, DatagramSocket socket);
 
   std::string path_;
-  UniqueFd socket_;
-  PersonOf person_;
-  FileCloser closer_;
+  DatagramSocket socket_;
 };
 
 // Gives a page to who listens at `path`, as the library does; never waits. Nothing is sent to a

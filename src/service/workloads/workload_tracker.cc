@@ -302,11 +302,12 @@ void WorkloadTracker::ask_listed() {
   listed_words_ = words_aside_;
   listed_ = facts_aside_.post([wanted = std::move(wanted), readers = options_.readers,
                                words = words_aside_, room = kMostWords - words_.size(),
-                               may_hold = known_.size() < kMostHeld] {
+                               held = known_.size()] {
     std::vector<NewlyListed> out;
     for (const auto& [pid, before] : wanted) {
       if (before && readers.start(pid).value_or(*before) == *before) continue;
       // The handle first: if it has not ended afterwards, the facts are those of its process.
+      const bool may_hold = held + out.size() < kMostHeld;
       auto handle =
           std::make_shared<const ProcessHandle>(may_hold ? readers.hold(pid) : ProcessHandle());
       auto facts = readers.facts(pid);

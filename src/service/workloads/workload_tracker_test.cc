@@ -1,6 +1,10 @@
 #include "service/workloads/workload_tracker.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "device/sim/sim_device.h"
 #include "service/answers/attribution_service.h"
@@ -123,6 +127,45 @@ TEST(UsersOfAGpu, HelpersOfTheSystemAreNoOtherUser) {
 TEST(UsersOfAGpu, RootInAUsersControlGroupWorksForThatUser) {
   EXPECT_EQ(users_of({{.pid = 10, .name = "train"}}, {{10, of_user(0, 1000)}}).uids,
             (std::set<std::uint32_t>{1000}));
+}
+
+// Its handle shows that it has ended, while the driver still lists its number: whatever is known of
+// that is another's by now.
+TEST(UsersOfAGpu, EndWithTheirProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  FakeClock clock;
+  LazySource source;
+  source.listed = {{.pid = child, .name = "train"}};
+  ProcessReaders readers;
+  readers.facts = [](std::int64_t pid) {
+    ProcessFacts out = of_user(1000);
+    out.pid = pid;
+    out.started = 1;
+    return std::optional(out);
+  };
+  readers.start = [](std::int64_t) { return 1; };
+  readers.ancestors = [](const ProcessFacts&) { return std::vector<Ancestor>(); };
+  readers.asked = [](std::int64_t) { return ""; };
+  WorkloadTracker tracker(clock, {.readers = readers, .where = BackgroundWorker::Where::at_once});
+  const WorkloadTracker::Gpu gpus[] = {{&source, 1}};
+  for (int i = 0; i < 3; ++i) {
+    clock.advance(2s);
+    tracker.begin_listing(gpus);
+    (void)tracker.update(gpus);
+  }
+  const std::string& uuid = source.capability().id.uuid;
+  const bool has_handles = ProcessHandle::open(::getpid()).is_known();
+  EXPECT_EQ(tracker.users_of(uuid).uids, std::set<std::uint32_t>{1000});
+  ::kill(child, SIGKILL);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  (void)tracker.update(gpus);  // no new list
+  if (has_handles) {
+    EXPECT_EQ(tracker.users_of(uuid).uids, std::set<std::uint32_t>{});
+  }
 }
 
 }  // namespace

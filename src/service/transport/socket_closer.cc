@@ -1,0 +1,186 @@
+#include "service/transport/socket_closer.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/apart_thread.h"
+#include "base/background_worker.h"
+
+namespace derate {
+namespace {
+
+// A socket and whose it is, by a connection from one table of descriptors to the other.
+bool send_socket(int to, int socket, uid_t person) {
+  iovec text{&person, sizeof person};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr& part = *CMSG_FIRSTHDR(&message);
+  part.cmsg_level = SOL_SOCKET;
+  part.cmsg_type = SCM_RIGHTS;
+  part.cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(&part), &socket, sizeof socket);
+  return ::sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof person;
+}
+
+// Not valid: there will be no more.
+UniqueFd receive_socket(int from, uid_t& person) {
+  iovec text{&person, sizeof person};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &text;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t n = 0;
+  do n = ::recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  const cmsghdr* const part = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (part == nullptr || part->cmsg_type != SCM_RIGHTS) return {};
+  int socket = -1;
+  std::memcpy(&socket, CMSG_DATA(part), sizeof socket);
+  return UniqueFd(socket);
+}
+
+}  // namespace
+
+struct SocketCloser::Shared {
+  struct Pile {
+    std::deque<UniqueFd> waiting;
+    std::size_t closing = 0;
+    std::size_t size() const { return waiting.size() + closing; }
+  };
+
+  explicit Shared(Close how) : close(std::move(how)) {}
+
+  bool begin_thread(const std::shared_ptr<Shared>& self);
+  void count_threads();
+  void pass_on(const std::shared_ptr<Shared>& self);
+  void close_all(int from);
+
+  const Close close;
+  const std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>();
+  mutable std::mutex mutex;
+  std::map<uid_t, Pile> piles;  // by person
+  std::size_t all = 0, closing = 0, threads = 0;
+  std::future<bool> began;  // the last thread
+  UniqueFd to, from;        // to the threads, and what they have of it
+};
+
+// Of the last one that was begun it is not known at first whether there is such a thread.
+void SocketCloser::Shared::count_threads() {
+  if (is_ready(began) && !began.get()) --threads;
+}
+
+// Threads stay, as many as have ever closed at a time.
+bool SocketCloser::Shared::begin_thread(const std::shared_ptr<Shared>& self) {
+  count_threads();
+  if (began.valid()) return false;
+  ++threads;
+  began = start_apart({from.get()}, [self, number = from.get()] { self->close_all(number); });
+  return true;
+}
+
+// Once this process has let go of it, a socket that was passed on is closed by nobody else. Without
+// a thread now it waits for the next call.
+void SocketCloser::Shared::pass_on(const std::shared_ptr<Shared>& self) {
+  for (auto at = piles.begin(); at != piles.end(); ++at) {
+    Pile& pile = at->second;
+    while (!pile.waiting.empty() && hanging->take(at->first)) {
+      const bool has_thread = closing < threads || begin_thread(self);
+      if (!has_thread || !send_socket(to.get(), pile.waiting.front().get(), at->first)) {
+        hanging->give_back(at->first);
+        break;
+      }
+      pile.waiting.pop_front();
+      ++pile.closing;
+      ++closing;
+    }
+  }
+}
+
+// On a thread apart, whose only descriptor is `from`: nothing of this object that is one counts
+// here.
+void SocketCloser::Shared::close_all(int from_here) {
+  uid_t person = 0;
+  for (UniqueFd socket = receive_socket(from_here, person); socket.valid();
+       socket = receive_socket(from_here, person)) {
+    { const std::lock_guard passed_on(mutex); }
+    close(std::move(socket));
+    const std::lock_guard lock(mutex);
+    const auto pile = piles.find(person);
+    hanging->give_back(person);
+    --closing;
+    --all;
+    if (--pile->second.closing == 0 && pile->second.waiting.empty()) piles.erase(pile);
+  }
+}
+
+SocketCloser::SocketCloser(Where where, Close how)
+    : where_(where), shared_(std::make_shared<Shared>(std::move(how))) {
+  int ends[2];
+  if (where_ == Where::at_once ||
+      ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return;
+  shared_->to = UniqueFd(ends[0]);
+  shared_->from = UniqueFd(ends[1]);
+  const std::lock_guard lock(shared_->mutex);
+  (void)shared_->begin_thread(shared_);
+}
+
+SocketCloser::~SocketCloser() {
+  if (shared_->began.valid()) shared_->began.wait();
+  const std::lock_guard lock(shared_->mutex);
+  shared_->pass_on(shared_);
+  // What waits hangs behind others of its person, whose threads share the piles: it ends with the
+  // process.
+  shared_->to = UniqueFd();
+  shared_->from = UniqueFd();
+}
+
+ssize_t SocketCloser::receive(const UniqueFd& socket, std::span<char> buffer) const {
+  if (files_come()) return receive_without_files(socket, buffer);
+  return ::recv(socket.get(), buffer.data(), buffer.size(), 0);
+}
+
+void SocketCloser::close(UniqueFd socket, uid_t person) {
+  if (!socket.valid() || where_ == Where::at_once) return;
+  ::shutdown(socket.get(), SHUT_RDWR);
+  const std::lock_guard lock(shared_->mutex);
+  shared_->piles[person].waiting.push_back(std::move(socket));
+  ++shared_->all;
+  shared_->pass_on(shared_);
+}
+
+void SocketCloser::go_on() {
+  if (where_ == Where::at_once) return;
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->all > shared_->closing) shared_->pass_on(shared_);
+  shared_->count_threads();
+  if (shared_->closing > shared_->threads) (void)shared_->begin_thread(shared_);
+}
+
+bool SocketCloser::is_full(uid_t person) const {
+  const std::lock_guard lock(shared_->mutex);
+  const auto pile = shared_->piles.find(person);
+  return pile != shared_->piles.end() && pile->second.size() >= kMostOfOne;
+}
+
+bool SocketCloser::is_full() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->all >= kMost;
+}
+
+const std::shared_ptr<HangingThreads>& SocketCloser::hanging() const { return shared_->hanging; }
+
+}  // namespace derate
