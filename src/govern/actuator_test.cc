@@ -389,7 +389,9 @@ TEST_F(KeptActuator, AJournalThatCannotBeRemovedIsStillOwed) {
   for (const bool refused_at_first : {false, true}) {
     Watched w({.journal_handle = journal_handle(folder)});
     w.tick(kHold, 1530);
-    if (!refused_at_first) EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
+    if (!refused_at_first) {
+      EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
+    }
     // In its folder's place a file: nothing there can be removed.
     w.control.on_next_call = [&] {
       std::filesystem::rename(folder, folder + "x");

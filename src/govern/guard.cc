@@ -1,5 +1,6 @@
 #include "govern/guard.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>

@@ -66,6 +66,10 @@ class GuardTest : public testing::Test {
     for (int i = 0; i < 1000 && !noted(part); ++i) clock.sleep_until(clock.now() + 10ms);
     return noted(part);
   }
+  // Of a process that nobody waits for: until the test is over.
+  void wait_for_the_end() const {
+    while (std::filesystem::exists(folder) && !noted("over")) nap();
+  }
   // Beats until the guard is gone or `ends` says so.
   int beat_until(GuardLink& link, const std::function<bool()>& ends) const {
     SystemClock real;
@@ -187,7 +191,7 @@ class NotWaitedFor : public GuardTest {
 TEST_F(NotWaitedFor, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestore) {
   hooks.tidy = [this] {
     note("tidied");
-    while (!noted("over")) nap();
+    wait_for_the_end();
   };
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
   EXPECT_EQ(run().restored.size(), 2u);
@@ -199,7 +203,7 @@ TEST_F(NotWaitedFor, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestore) {
 // The journals may lie on a disk that answers nobody.
 TEST_F(NotWaitedFor, WhoReadsWhatIsLeftAndAllThatWasHeldIsRestored) {
   hooks.left_over = [this](pid_t) {
-    while (!noted("over")) nap();
+    wait_for_the_end();
     return std::vector<DomainId>{};
   };
   hooks.work = [](GuardLink& link) {
@@ -214,7 +218,7 @@ TEST_F(NotWaitedFor, WhoReadsWhatIsLeftAndAllThatWasHeldIsRestored) {
 TEST_F(NotWaitedFor, AFileThatMessagesGoTo) {
   hooks.log = Log([this](const LogRecord& record) {
     note(record.text);
-    while (record.text == "ready" && !noted("over")) nap();
+    if (record.text == "ready") wait_for_the_end();
   });
   hooks.work = [this](GuardLink& link) {
     link.ready();
@@ -525,7 +529,7 @@ class HeldThread : public GuardTest {
       (void)!::read(to_debugger[0], &thread, sizeof thread);
       const bool held = ::ptrace(PTRACE_SEIZE, thread, nullptr, PTRACE_O_TRACEEXIT) == 0;
       (void)!::write(from_debugger[1], &held, sizeof held);
-      for (int i = 0; i < 6000 && held && !noted("over"); ++i) nap();
+      if (held) wait_for_the_end();
       ::_exit(0);
     }
     std::thread([to = to_debugger[1]] {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "base/test_folder.h"
 #include "base/text.h"
@@ -25,11 +24,7 @@ TEST(RecordsFile, OnAThreadAFileThatTakesNothingIsNotWaitedFor) {
   {
     auto file = *RecordsFile::create(path, Instant{});
     file.write_on_a_thread();
-    Result<void> last;
-    for (std::size_t i = 0; i < 2 * RecordsFile::kMostWaiting && last.ok(); ++i)
-      last = file.add(Record{});
-    ASSERT_FALSE(last.ok());
-    EXPECT_NE(last.error().message.find("does not answer"), std::string::npos);
+    for (int i = 0; i < 500; ++i) ASSERT_TRUE(file.add(Record{}).ok()) << i;
   }
   ::alarm(0);
 }
