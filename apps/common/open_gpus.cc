@@ -146,10 +146,11 @@ Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock) {
                   request.alive);
 }
 
-Result<SeenGpus> see_gpus(Duration patience) {
+Result<SeenGpus> see_gpus(const SeePatience& patience, const std::function<void()>& alive) {
   SystemClock clock;
   const Backend backend = backend_of({}, clock);
-  return wait_for(on_a_thread<SeenGpus>(backend.see), backend.name, patience, [] {});
+  const auto see = [see = backend.see, each = patience.of_each] { return see(each); };
+  return wait_for(on_a_thread<SeenGpus>(see), backend.name, patience.of_all, alive);
 }
 
 Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request) {

@@ -36,9 +36,16 @@ BackendCapabilities backend_capabilities(const SimCliOptions& sim);
 // there is no GPU, or none of that name, no such chip or workload.
 Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock);
 
-// The hardware GPUs of this process's view, by all their names. Errors: those of NVML; gpu_stuck
-// when the driver does not answer within `patience`.
-Result<SeenGpus> see_gpus(Duration patience = std::chrono::seconds(30));
+// The first call to a GPU starts it, which takes seconds without persistence mode; so opening waits
+// for as long, too.
+struct SeePatience {
+  Duration of_each = std::chrono::seconds(10);  // a GPU that is silent for longer has no names
+  Duration of_all = std::chrono::seconds(30);
+};
+// The hardware GPUs of this process's view, by all their names. `alive` is called now and then.
+// Errors: those of NVML; gpu_stuck when the driver does not answer in time.
+Result<SeenGpus> see_gpus(
+    const SeePatience& patience = {}, const std::function<void()>& alive = [] {});
 
 // GPUs with the clock that they are read on: virtual where they keep up with any, so that they are
 // read as fast as they compute.

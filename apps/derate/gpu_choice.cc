@@ -15,12 +15,8 @@ namespace derate::cli {
 namespace {
 
 // For names alone: commands that end a run are not to wait for a GPU that hangs.
-constexpr std::chrono::seconds kNamePatience(5);
-
-bool has_no_driver(const Error& error) {
-  return error.code == Errc::library_missing || error.code == Errc::driver_not_loaded ||
-         error.code == Errc::function_missing;
-}
+constexpr SeePatience kForNames{.of_each = std::chrono::seconds(3),
+                                .of_all = std::chrono::seconds(5)};
 
 // Of an instance its GPU.
 std::optional<std::string> gpu_of_instance(const std::string& instance, const SeenGpus& seen) {
@@ -30,20 +26,40 @@ std::optional<std::string> gpu_of_instance(const std::string& instance, const Se
   return std::nullopt;
 }
 
+// With a GPU that does not answer the beginning of a UUID can be that of two.
+std::optional<Error> why_not_sure(const GpuName& name, const SeenGpus& seen) {
+  constexpr const char* kWayOut = "name it by its whole UUID (`derate status` has it)";
+  if (seen.silent.empty() || name.kind == GpuName::Kind::pci_bus || is_whole_gpu_uuid(name.text))
+    return std::nullopt;
+  if (name.kind != GpuName::Kind::number)
+    return Error{Errc::gpu_stuck,
+                 fmt::format("GPU '{}': a GPU does not answer: {}", name.text, kWayOut)};
+  if (std::find(seen.silent.begin(), seen.silent.end(), name.number) == seen.silent.end())
+    return std::nullopt;
+  return Error{Errc::gpu_stuck, fmt::format("GPU {} does not answer: {}", name.number, kWayOut)};
+}
+
+// A number of another view is none of this one's, so it is never passed on.
 Result<std::string> uuid_of(const GpuName& name, const SeenGpus& seen, ForeignName foreign) {
   if (name.kind == GpuName::Kind::mig)
     if (auto gpu = gpu_of_instance(name.text, seen)) return *std::move(gpu);
   std::vector<GpuId> ids;
   for (const SeenGpu& gpu : seen.gpus) ids.push_back(gpu.id);
+  if (auto error = why_not_sure(name, seen)) return *std::move(error);
   const auto at = select_gpus(ids, name.text);
   if (at.ok()) return ids[static_cast<std::size_t>(at->front())].uuid;
-  if (at.error().code == Errc::not_found && foreign == ForeignName::passed_on) return name.text;
-  return at.error();
+  if (at.error().code != Errc::not_found || foreign == ForeignName::refused) return at.error();
+  if (name.kind != GpuName::Kind::number) return name.text;
+  return Error{Errc::not_found,
+               fmt::format("{}; a number means a GPU that this process sees: name others by UUID "
+                           "(`derate status` has it)",
+                           at.error().message)};
 }
 
 }  // namespace
 
-Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim) {
+Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim,
+                               const std::function<void()>& alive) {
   ChosenGpus out;
   if (!choice.named.empty()) {
     out.list = choice.named;
@@ -53,8 +69,8 @@ Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim
     out.list.emplace();
     return out;
   }
-  const auto see = [&out]() -> Result<SeenGpus> {
-    SeenGpus seen = TRY(see_gpus());
+  const auto see = [&]() -> Result<SeenGpus> {
+    SeenGpus seen = TRY(see_gpus({}, alive));
     out.driver = seen.driver;
     return seen;
   };
@@ -66,12 +82,13 @@ Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim
   return out;
 }
 
-Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign) {
+Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign,
+                                 const std::function<void()>& alive) {
   const GpuSelection selection = TRY(parse_gpu_selection(choice));
   if (std::all_of(selection.names.begin(), selection.names.end(),
                   [](const GpuName& name) { return is_whole_gpu_uuid(name.text); }))
     return to_string(selection);
-  auto seen = see_gpus(kNamePatience);
+  auto seen = see_gpus(kForNames, alive);
   if (!seen.ok() && has_no_driver(seen.error())) return to_string(selection);
   if (!seen.ok()) return std::move(seen).error().with("GPUs can be named by UUID");
   std::vector<std::string> uuids;
@@ -84,8 +101,9 @@ Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign)
 }
 
 std::string only_gpu_of_view() {
-  const auto seen = see_gpus(kNamePatience);
-  return seen.ok() && seen->gpus.size() == 1 ? seen->gpus.front().id.uuid : "";
+  const auto seen = see_gpus(kForNames);
+  return seen.ok() && seen->silent.empty() && seen->gpus.size() == 1 ? seen->gpus.front().id.uuid
+                                                                     : "";
 }
 
 }  // namespace derate::cli

@@ -2,6 +2,7 @@
 // environment, and their names for another process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,17 +20,22 @@ struct ChosenGpus {
 };
 
 // The ones that were named, or that are the command's own by its environment (integ/own_gpus.h),
-// which names hardware alone. Errors: those of own_gpus().
-Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim = {});
+// which names hardware alone. `alive` is called now and then while the driver is waited for.
+// Errors: those of own_gpus().
+Result<ChosenGpus> chosen_gpus(
+    const GpuChoice& choice, const SimCliOptions& sim = {},
+    const std::function<void()>& alive = [] {});
 
-// A name that is none of a GPU of this process's view.
+// A UUID or bus id that is none of a GPU of this process's view. A number is always refused then.
 enum class ForeignName : std::uint8_t { refused, passed_on };
 
 // The same choice by UUIDs, for a process that numbers GPUs by a view of its own; a MIG instance
 // stands for its GPU. Empty: all. Without a driver in this process the names stay as they are.
-// Errors: those of select_gpus(); gpu_stuck where the driver does not answer.
-Result<std::string> gpus_by_uuid(const std::string& choice,
-                                 ForeignName foreign = ForeignName::refused);
+// Errors: those of select_gpus(); gpu_stuck where the driver, or a GPU that can be meant, does not
+// answer.
+Result<std::string> gpus_by_uuid(
+    const std::string& choice, ForeignName foreign = ForeignName::refused,
+    const std::function<void()>& alive = [] {});
 
 // The UUID of the only GPU of this process's view; empty: there are several, or none is known.
 std::string only_gpu_of_view();

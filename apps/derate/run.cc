@@ -101,7 +101,9 @@ Result<int> run_without_gpus(const RunOptions& options, const std::optional<RunA
 
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
                          const std::optional<RunAs>& as, GuardLink* link, const Log& log) {
-  ChosenGpus chosen = TRY(chosen_gpus(options.gpus, options.sim));
+  ChosenGpus chosen = TRY(chosen_gpus(options.gpus, options.sim, [link] {
+    if (link != nullptr) link->beat();
+  }));
   if (!chosen.none.empty()) return run_without_gpus(options, as, chosen.none, link, log);
   RunSession session{.log = log};
   session.uid = as ? as->uid : ::geteuid();
@@ -130,6 +132,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
     return started.exit_code;
   }
   session.tracker->command(started.child->pid());
+  session.command = session.tracker->begun_by(started.child->pid(), session.uid);
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {

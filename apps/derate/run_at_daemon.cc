@@ -15,6 +15,7 @@
 #include "run_command.h"
 #include "run_report.h"
 #include "run_ungoverned.h"
+#include "service/answers/run_service.h"
 #include "service/records/run_figures.h"
 #include "service/transport/daemon_call.h"
 #include "service/transport/listen.h"
@@ -100,14 +101,6 @@ std::string note_of(const RunGpuView& gpu) {
                      gpu.why.empty() ? "the command ended before the first reading" : gpu.why);
 }
 
-// Of a GPU that was governed while others' processes worked there, and none of the command.
-std::string note_of_others(const RunGpuView& gpu) {
-  return fmt::format(
-      "GPU {}: no process of the command was seen there; what was used there is not "
-      "in this account",
-      gpu.index);
-}
-
 RunAccount account_of(const DaemonRun& run, Duration time) {
   RunAccount out{.exit_code = 0, .time = time, .gpus = {}, .notes = run.known.notes};
   const bool any = std::any_of(run.known.gpus.begin(), run.known.gpus.end(),
@@ -119,8 +112,9 @@ RunAccount account_of(const DaemonRun& run, Duration time) {
       out.notes.push_back(note_of(gpu));
     if (gpu.rounds.ticks == 0) continue;
     if (!gpu.command_seen.value_or(true)) {
-      out.notes.push_back(note_of_others(gpu));
-      continue;
+      const bool others = gpu.others_seen.value_or(true);
+      out.notes.push_back(command_not_seen(gpu.index, others));
+      if (others) continue;
     }
     GpuSummary summary;
     summary.capability.id = {

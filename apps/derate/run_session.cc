@@ -11,6 +11,7 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
 #include "gpu_choice.h"
+#include "integ/subordinate_ids.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/answers/run_service.h"
@@ -54,7 +55,8 @@ Result<OpenGpus> open_chosen(RunSession& session, const Settings& settings,
   }
   OpenGpus all = TRY(open_gpus(request, session.clock));
   std::string named = choice.value_or("");
-  if (named.find("MIG-") != std::string::npos) named = TRY(gpus_by_uuid(named));
+  if (named.find("MIG-") != std::string::npos)
+    named = TRY(gpus_by_uuid(named, ForeignName::refused, request.alive));
   return split_off(session, std::move(all), named);
 }
 
@@ -147,11 +149,10 @@ void see_work(RunSession& session) {
   if (session.sim) return;
   for (std::size_t at = 0; at < session.gpus().size(); ++at) {
     const std::string& uuid = session.gpus()[at].uuid();
-    const GpuUsers users = session.tracker->users_of(uuid);
-    if (session.tracker->command_works_on(uuid))
-      session.seen[at].of_command = true;
-    else if (!users.unknown && !users.uids.empty())
-      session.seen[at].of_others = true;
+    WorkSeen& seen = session.seen[at];
+    seen.of_command = seen.of_command || session.tracker->command_works_on(uuid);
+    seen.of_others = seen.of_others || session.tracker->others_work_on(uuid, session.command);
+    seen.of_anybody = seen.of_anybody || !session.tracker->users_of(uuid).uids.empty();
   }
   for (const OpenGpu& gpu : session.others) {
     const GpuId& id = gpu.source->capability().id;
@@ -231,6 +232,9 @@ void give_back(RunSession& session) {
 void listen_for_beats(RunSession& session) {
   WorkloadTracker::Options how;
   how.log = session.log;
+  const auto ids = std::make_shared<SubordinateIds>();
+  ids->renew();
+  how.person = [ids](std::uint32_t uid) { return ids->person_of(uid); };
   session.tracker.emplace(session.clock, how);
   session.tracker->list_every(from_seconds(session.fleet->settings().processes_every_s));
   session.tracker->rules(session.fleet->settings());
@@ -342,10 +346,8 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
                                [](const auto& ledger) { return ledger.has_value(); });
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
     const WorkSeen& seen = session.seen[i];
-    if (session.ledgers[i] && !seen.of_command && (seen.of_others || !session.elsewhere.empty()))
-      account.notes.push_back(fmt::format(
-          "GPU {}: no process of the command was seen there{}", session.gpus()[i].id().index,
-          seen.of_others ? "; what others used there is not in this account" : ""));
+    if (session.ledgers[i] && !seen.of_command && (seen.of_anybody || !session.elsewhere.empty()))
+      account.notes.push_back(command_not_seen(session.gpus()[i].id().index, seen.of_others));
     if (session.ledgers[i] && (seen.of_command || !seen.of_others))
       account.gpus.push_back({summary_of(session, i), session.ledgers[i]->figures()});
     // Of GPUs that were not named, those that the command left alone say nothing.

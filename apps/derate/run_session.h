@@ -32,7 +32,8 @@ inline constexpr const char* kRunOwner = "derate run";
 // Whose processes have been seen on a GPU.
 struct WorkSeen {
   bool of_command = false;  // the command, or one below it
-  bool of_others = false;   // known users' processes, of which none was the command's
+  bool of_others = false;   // known users' processes that are not the command's
+  bool of_anybody = false;
 };
 
 // Everything that lives while the command runs.
@@ -49,6 +50,7 @@ struct RunSession {
   std::vector<Joules> sim_energy_at_start;
   // The command's user: others' processes are not governed with it, unless that was asked for.
   std::uint32_t uid = 0;
+  ProcessId command = {};  // before it has begun, all that works is others'
   bool shared = false;
   // Nobody has said which GPUs: each is governed from when the command works there.
   bool follows = false;

@@ -107,7 +107,9 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
             .where = options.stores}),
       runs(all.clock_, all.desk_.clients, all.fleet_,
            {.users = std::bind_front(&WorkloadTracker::users_of, &all.work_.tracker),
-            .below = std::bind_front(&WorkloadTracker::works_below, &all.work_.tracker)},
+            .below = std::bind_front(&WorkloadTracker::works_below, &all.work_.tracker),
+            .others = std::bind_front(&WorkloadTracker::others_work_on, &all.work_.tracker),
+            .begun_by = std::bind_front(&WorkloadTracker::begun_by, &all.work_.tracker)},
            all.log_),
       forecasts(all.clock_, all.fleet_, all.desk_.clients),
       advice(all.clock_, all.fleet_, all.desk_.clients),
@@ -332,6 +334,7 @@ void Worker::take_settings() {
   work_.tracker.list_every(from_seconds(settings.processes_every_s));
   answers_.energy.windows().set_max_gap(held_for(settings));
   records_.totals.set_max_gap(held_for(settings));
+  records_.detector.set_max_gap(held_for(settings));
   answers_.tune.rules(tune_rules(settings));
   answers_.runs.rules(request_rules(origins::run, settings));
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);

@@ -38,7 +38,7 @@ __all__ = ["window", "begin_window", "end_window", "cancel_window", "open_window
            "Stop", "is_out_of_memory", "Error", "NobodyListens", "Lost", "Refused"]
 
 _PATIENCE_S = 30
-_NOT_FOUND = 6  # exit codes of derate
+_NOT_FOUND, _GPU_STUCK = 6, 15  # exit codes of derate
 
 
 class Error(Exception):
@@ -221,6 +221,9 @@ class Window:
 # --- names of GPUs --------------------------------------------------------------------------------
 
 _UUID_SIZE, _NAME_SIZE, _PCI_SIZE, _PCI_BUS = 96, 96, 68, 36
+_DENIED = (4, 17)        # NVML's no permission; blocked by the system
+_NOT_SUPPORTED = (3, 13)
+_DRIVER_PATIENCE_S = 2
 
 
 def _text(call, device, size):
@@ -233,57 +236,115 @@ def _number(call, device):
     return out.value if call(device, ctypes.byref(out)) == 0 else None
 
 
-def _instances(nvml, device):
-    """The UUIDs of its MIG devices."""
-    out = []
+def _mig(nvml, device):
+    """Whether its MIG mode is on, its instances (UUID, GPU instance, compute instance), and whether
+    there can be others."""
+    now, pending, out = ctypes.c_uint(), ctypes.c_uint(), []
+    call = getattr(nvml, "nvmlDeviceGetMigMode", lambda *_: _NOT_SUPPORTED[0])
+    code = call(device, ctypes.byref(now), ctypes.byref(pending))
+    if code != 0:
+        return False, out, code not in _NOT_SUPPORTED
+    if not now.value:
+        return False, out, False
     for at in range(_number(nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0):
         handle = ctypes.c_void_p()
         if nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, at, ctypes.byref(handle)) == 0:
-            out.append(_text(nvml.nvmlDeviceGetUUID, handle, _UUID_SIZE))
-    return list(filter(None, out))
+            out.append((_text(nvml.nvmlDeviceGetUUID, handle, _UUID_SIZE),
+                        _number(nvml.nvmlDeviceGetGpuInstanceId, handle),
+                        _number(nvml.nvmlDeviceGetComputeInstanceId, handle)))
+    known = [each for each in out if each[0]]
+    return True, known, len(known) != len(out)
 
 
-def _see(nvml):
-    count = ctypes.c_uint()
-    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+def _see(nvml, index):
+    """A GPU's names; None: it is of another view, as NVML may count what a device cgroup denies.
+    Raises OSError where it does not say."""
+    device, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(_UUID_SIZE)
+    code = (nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+            or nvml.nvmlDeviceGetUUID(device, uuid, _UUID_SIZE))
+    if code in _DENIED:
         return None
-    out = []
-    for index in range(count.value):
-        device, pci = ctypes.c_void_p(), ctypes.create_string_buffer(_PCI_SIZE)
-        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
-            continue
-        bus = ""
-        if nvml.nvmlDeviceGetPciInfo_v3(device, pci) == 0:
-            bus = pci.raw[_PCI_BUS:].split(b"\0")[0].decode(errors="replace")
-        out.append({"index": index, "uuid": _text(nvml.nvmlDeviceGetUUID, device, _UUID_SIZE),
-                    "name": _text(nvml.nvmlDeviceGetName, device, _NAME_SIZE), "pci": bus,
-                    "minor": _number(nvml.nvmlDeviceGetMinorNumber, device),
-                    "mig": _instances(nvml, device)})
-    return [gpu for gpu in out if gpu["uuid"]]
+    if code != 0:
+        raise OSError(code, "NVML gives no UUID")
+    pci, bus = ctypes.create_string_buffer(_PCI_SIZE), ""
+    if nvml.nvmlDeviceGetPciInfo_v3(device, pci) == 0:
+        bus = pci.raw[_PCI_BUS:].split(b"\0")[0].decode(errors="replace")
+    mig, instances, unread = _mig(nvml, device)
+    return {"index": index, "uuid": uuid.value.decode(errors="replace"),
+            "name": _text(nvml.nvmlDeviceGetName, device, _NAME_SIZE), "pci": bus,
+            "minor": _number(nvml.nvmlDeviceGetMinorNumber, device), "mig": mig,
+            "instances": instances, "unread": unread}
 
 
-_seen = []  # what seen_gpus() has found, once: a program's view does not change
+class View(list):
+    """GPUs as seen_gpus() has them. silent: numbers of those that do not say which they are."""
+    silent = ()
+
+
+class _Look:
+    """The names are read on threads of their own: a GPU that hangs holds up no other's program."""
+
+    def __init__(self):
+        self.until = time.monotonic() + _DRIVER_PATIENCE_S
+        self.over = threading.Event()
+        self.count, self.found = None, {}
+        threading.Thread(target=self._all, name="derate gpus", daemon=True).start()
+
+    def _all(self):
+        try:
+            nvml, count = _nvml(), ctypes.c_uint()
+            if nvml is not None:
+                if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0:
+                    self._each(nvml, count.value)
+                nvml.nvmlShutdown()
+        except (OSError, AttributeError):
+            pass
+        self.over.set()
+
+    def _each(self, nvml, count):
+        threads = [threading.Thread(target=self._one, args=(nvml, index), name="derate gpu",
+                                    daemon=True) for index in range(count)]
+        self.count = count
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _one(self, nvml, index):
+        try:
+            self.found[index] = _see(nvml, index)
+        except (OSError, AttributeError):
+            pass
+
+    def view(self):
+        self.over.wait(max(0, self.until - time.monotonic()))
+        if self.count is None:
+            if self.over.is_set():
+                return None
+            raise Refused(f"the driver has not answered for {_DRIVER_PATIENCE_S} s: which GPUs "
+                          "this program sees is not known", _GPU_STUCK, "gpu_stuck")
+        found = dict(self.found)
+        out = View(found[index] for index in sorted(found) if found[index] is not None)
+        out.silent = [index for index in range(self.count) if index not in found]
+        return out
+
+
+def _nvml():
+    nvml = ctypes.CDLL(os.environ.get("DERATE_NVML_LIBRARY") or "libnvidia-ml.so.1")
+    return nvml if nvml.nvmlInit_v2() == 0 else None
+
+
+_looks = []  # the one that was begun: a program's view does not change
 
 
 def seen_gpus():
     """The GPUs that this program sees by its own driver, which may number them otherwise than
-    derated does: dicts with index, uuid, name, pci, minor and mig (UUIDs). None without a driver.
-    """
-    if not _seen:
-        try:
-            nvml = ctypes.CDLL(os.environ.get("DERATE_NVML_LIBRARY") or "libnvidia-ml.so.1")
-            if nvml.nvmlInit_v2() != 0:
-                return None
-            try:
-                found = _see(nvml)
-            finally:
-                nvml.nvmlShutdown()
-        except (OSError, AttributeError):
-            return None
-        if found is None:
-            return None
-        _seen.append(found)
-    return _seen[0]
+    derated does: a View of dicts with index, uuid, name, pci, minor, mig (its mode is on),
+    instances (UUID, GPU instance, compute instance) and unread (there can be others). None without
+    a driver. Waits 2 s at most; Refused where the driver has said nothing by then."""
+    if not _looks:
+        _looks.append(_Look())
+    return _looks[0].view()
 
 
 def _of_number(item):
@@ -301,12 +362,15 @@ def by_uuid(gpus):
     if not any(_of_number(item) for item in items):
         return str(gpus)
     seen = seen_gpus()
-    if not seen:
+    if seen is None:
         return str(gpus)
     uuids = {gpu["index"]: gpu["uuid"] for gpu in seen}
     out = []
     for item in items:
         for number in _of_number(item) or [None]:
+            if number in seen.silent:
+                raise Refused(f"GPU {number} does not answer: name it by its whole UUID",
+                              _GPU_STUCK, "gpu_stuck")
             if number is not None and number not in uuids:
                 raise Refused(f"GPU '{number}' is not here: this program sees {len(seen)} GPUs",
                               _NOT_FOUND, "not_found")

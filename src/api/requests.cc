@@ -303,10 +303,12 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("clock_changes", "written"), m.rounds.clock_changes);
   visit(required_field("failed_writes", "that the driver refused"), m.rounds.failed_writes);
   visit(optional_field("last_error", "of those failures"), m.rounds.last_error);
-  visit(optional_field("command_seen",
-                       "a process of the command has worked there; false: the figures are of "
-                       "other processes"),
+  visit(optional_field("command_seen", "a process of the command, or below it, has worked there"),
         m.command_seen);
+  visit(optional_field("others_seen",
+                       "a process has worked there that is not below the command, and is another "
+                       "user's or began before the run"),
+        m.others_seen);
 }
 void visit_fields(FieldsOf<RunView> auto& m, auto&& visit) {
   visit(required_field("policy", "its name"), m.policy);

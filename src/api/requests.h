@@ -363,7 +363,7 @@ struct RunGpuView {
   std::optional<double> promised_performance_ratio, expected_performance_ratio, clock_ratio;
   double expected_coverage_ratio = 0;
   RunRoundsView rounds;
-  std::optional<bool> command_seen;
+  std::optional<bool> command_seen, others_seen;
   bool operator==(const RunGpuView&) const = default;
 };
 struct RunView {

@@ -214,21 +214,34 @@ std::optional<double> TickSource::integrate(const Sample& board, Duration length
   return (*before + *now).value() / 2 * seconds(length) * 1000;
 }
 
-// The same as whole millijoules, in place of the counter.
+// The same as whole millijoules, in place of the counter, with what no tick has had yet.
 std::optional<std::int64_t> TickSource::stood_in(const Readings& now, IssueCounts& issues) {
   if (!now.power_mj) return std::nullopt;
   count(issues, TickIssue::by_power);
-  const double all = integral_.remainder_mj + *now.power_mj;
+  const double unpaid = std::exchange(counter_.unpaid_mj, 0);
+  const double all = integral_.remainder_mj + unpaid + *now.power_mj;
   const double whole = std::floor(all);
   integral_.remainder_mj = all - whole;
   return static_cast<std::int64_t>(whole);
 }
 
+// The power of a tick in which the counter has not moved is of its next step.
+void TickSource::hold_power(const Readings& now) {
+  counter_.unmoved += now.length;
+  if (!now.power_mj || !counter_.unmoved_mj)
+    counter_.unmoved_mj.reset();
+  else
+    *counter_.unmoved_mj += *now.power_mj;
+}
+
 void TickSource::compare(const Readings& now, std::int64_t counted_mj, IssueCounts& issues) {
-  if (now.power_mj) {
+  hold_power(now);
+  const auto power_mj = std::exchange(counter_.unmoved_mj, 0);
+  const Duration length = std::exchange(counter_.unmoved, Duration::zero());
+  if (power_mj) {
     counter_.checked_mj += static_cast<double>(counted_mj);
-    counter_.checked_power_mj += *now.power_mj;
-    counter_.checked += now.length;
+    counter_.checked_power_mj += *power_mj;
+    counter_.checked += length;
   }
   if (counter_.checked >= kCompared) {
     const double off = std::abs(counter_.checked_power_mj - counter_.checked_mj);
@@ -239,27 +252,56 @@ void TickSource::compare(const Readings& now, std::int64_t counted_mj, IssueCoun
   if (counter_.differs) count(issues, TickIssue::counter_differs);
 }
 
+// Until a counter counts again there is nothing to compare, and nothing was paid ahead.
+void TickSource::forget_step() {
+  counter_.ahead_mj = 0;
+  counter_.unmoved_mj = 0;
+  counter_.unmoved = Duration::zero();
+}
+
 // By the counter, which has moved since `counter_.mj`, less what power said of it beforehand.
 std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts& issues) {
   const auto before = std::exchange(counter_.mj, now.counter_mj);
-  const std::int64_t ahead = std::exchange(counter_.ahead_mj, 0);
-  if (!before) return count(issues, TickIssue::counter_began), stood_in(now, issues);
-  const std::int64_t difference = *now.counter_mj - *before;
-  if (difference < 0) return count(issues, TickIssue::counter_back), stood_in(now, issues);
+  const std::int64_t ahead = counter_.ahead_mj;
+  const std::int64_t difference = *now.counter_mj - before.value_or(*now.counter_mj);
   const double most = kMostBoardWatts * seconds(now.length + kCounterStep) * 1000;
-  if (static_cast<double>(difference - ahead) > most)
-    return count(issues, TickIssue::counter_jump), stood_in(now, issues);
-  counter_.ahead_mj = std::max<std::int64_t>(0, ahead - difference);
+  const auto broken = !before          ? std::optional(TickIssue::counter_began)
+                      : difference < 0 ? std::optional(TickIssue::counter_back)
+                      : static_cast<double>(difference - ahead) > most
+                          ? std::optional(TickIssue::counter_jump)
+                          : std::nullopt;
+  if (broken) {
+    forget_step();
+    count(issues, *broken);
+    return stood_in(now, issues);
+  }
   compare(now, difference, issues);
+  counter_.unpaid_mj = 0;  // the step has it
+  const auto debt = std::max<std::int64_t>(0, ahead - difference);
+  counter_.ahead_mj = std::min<std::int64_t>(debt, std::llround(counter_.most_ahead_mj));
   return std::max<std::int64_t>(0, difference - ahead);
+}
+
+// Steps of up to kCounterStep are waited for; after that power says what the next one will.
+std::int64_t TickSource::unmoved(const Readings& now, IssueCounts& issues) {
+  hold_power(now);
+  if (now.time - counter_.watch.moved() < kCounterStep) {
+    counter_.unpaid_mj += now.power_mj.value_or(0);
+    return 0;
+  }
+  const std::int64_t ahead = stood_in(now, issues).value_or(0);
+  counter_.ahead_mj += ahead;
+  return ahead;
 }
 
 // What the board used since the reading before; empty where that cannot be told.
 std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& issues) {
   if (!counter_.seen) return stood_in(now, issues);
+  if (now.power_mj && now.length > Duration::zero())
+    counter_.most_ahead_mj = *now.power_mj * seconds(CounterWatch::kStillFor) / seconds(now.length);
   if (!now.counter_mj) {
     counter_.mj.reset();
-    counter_.ahead_mj = 0;
+    forget_step();
     if (now.length > Duration::zero()) count(issues, TickIssue::counter_missing);
     return stood_in(now, issues);
   }
@@ -272,15 +314,12 @@ std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& i
   if (verdict == CounterWatch::Verdict::moved) return counted(now, issues);
   if (verdict == CounterWatch::Verdict::still) {
     counter_.mj.reset();
-    counter_.ahead_mj = 0;
+    forget_step();
     count(issues, TickIssue::counter_still);
     return stood_in(now, issues);
   }
   if (!counter_.mj) return counted(now, issues);
-  if (now.time - counter_.watch.moved() < kCounterStep) return 0;
-  const auto ahead = stood_in(now, issues);
-  counter_.ahead_mj += ahead.value_or(0);
-  return ahead.value_or(0);
+  return unmoved(now, issues);
 }
 
 void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues) {

@@ -96,6 +96,12 @@ class TickSource {
     std::optional<std::int64_t> mj;  // the newest reading to measure from
     CounterWatch watch;
     std::int64_t ahead_mj = 0;  // by power, of a step that is yet to be seen
+    // Since it last moved, by power: all of it, how long, and what of it no tick has had yet.
+    // Empty: power was missing.
+    std::optional<double> unmoved_mj = 0;
+    Duration unmoved{};
+    double unpaid_mj = 0;
+    double most_ahead_mj = 0;  // what power comes to while a counter may stand still
     // The newest stretch in which it is compared with the power.
     double checked_mj = 0, checked_power_mj = 0;
     Duration checked{};
@@ -109,7 +115,10 @@ class TickSource {
   };
   std::optional<std::int64_t> step(const Readings& now, IssueCounts& issues);
   std::optional<std::int64_t> counted(const Readings& now, IssueCounts& issues);
+  std::int64_t unmoved(const Readings& now, IssueCounts& issues);
   std::optional<std::int64_t> stood_in(const Readings& now, IssueCounts& issues);
+  void hold_power(const Readings& now);
+  void forget_step();
   std::optional<double> integrate(const Sample& board, Duration length, IssueCounts& issues);
   void compare(const Readings& now, std::int64_t counted_mj, IssueCounts& issues);
   void count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues);

@@ -203,6 +203,55 @@ TEST(TickSource, WhatPowerSaidBeforehandIsTakenOffTheCounter) {
   EXPECT_EQ(sum, 4'200'000);
 }
 
+// A sound counter that steps every 2 s is not one that differs.
+TEST(TickSource, ALateCounterIsComparedOverItsWholeSteps) {
+  TickSource source;
+  std::int64_t sum = 0;
+  for (int s = 0; s <= 130; ++s) {
+    const auto tick = source.next(drawing(s, 700, 700.0 * (s / 2 * 2)), {});
+    if (!tick) continue;
+    sum += tick->tick.energy_mj.value_or(0);
+    EXPECT_FALSE(has_issue(tick, TickIssue::counter_differs)) << s;
+  }
+  EXPECT_EQ(sum, 130 * 700'000);
+}
+
+// However often it is read: what is drawn before a counter that stops is known to stand still is
+// billed, too.
+TEST(TickSource, NothingOfAStopIsLostBetweenTheReadings) {
+  for (const double every_s : {0.2, 0.3, 0.7, 1.0, 1.3, 2.0}) {
+    TickSource source;
+    double sum = 0, end = 0;
+    for (int i = 0; i * every_s <= 60; ++i) {
+      end = i * every_s;
+      // It counts for 10 s, and from 40 s on.
+      const double counted = 700 * (std::min(end, 10.0) + std::max(0.0, end - 40));
+      if (const auto tick = source.next(drawing(end, 700, counted), {}))
+        sum += static_cast<double>(tick->tick.energy_mj.value_or(0)) / 1000;
+    }
+    EXPECT_NEAR(sum, 700 * end, 700 * every_s) << every_s;
+  }
+  TickSource source;  // steps of 5 s
+  double sum = 0;
+  for (int i = 0; i <= 300; ++i)
+    if (const auto tick = source.next(drawing(0.2 * i, 700, 3500.0 * (i / 25)), {}))
+      sum += static_cast<double>(tick->tick.energy_mj.value_or(0)) / 1000;
+  EXPECT_NEAR(sum, 700 * 60, 0.02 * 700 * 60);
+}
+
+// What a counter that shows a tenth has not shown is no debt of later work for ever.
+TEST(TickSource, PowerIsNotAheadOfTheCounterForLongerThanItMayStandStill) {
+  TickSource source;
+  std::int64_t later = 0;
+  double counted = 0;
+  for (int s = 0; s <= 3630; ++s) {
+    counted += s <= 3600 ? (s % 2 == 0 ? 140 : 0) : 700;
+    const auto tick = source.next(drawing(s, 700, counted), {});
+    if (s > 3600) later += tick->tick.energy_mj.value_or(0);
+  }
+  EXPECT_GE(later, 26 * 700'000);  // 3 s of power at most are owed
+}
+
 TEST(TickSource, PowerStandsInWhereTheCounterCannotTell) {
   TickSource source;
   source.next(drawing(0, 100, 5000), {});

@@ -57,6 +57,16 @@ TEST(SelectGpus, ReadsListsAsPeopleWriteThem) {
     EXPECT_EQ(select_gpus(gpus, none).error().code, Errc::invalid_argument) << none;
 }
 
+// Files have UUIDs as NVML writes them.
+TEST(SelectGpus, WritesUuidsAsNvmlDoes) {
+  const auto read = [](const char* text) { return to_string(*parse_gpu_selection(text)); };
+  EXPECT_EQ(read("gpu-8932F937-D72C-4106-c12f-20bd9faed9f6"),
+            "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6");
+  EXPECT_EQ(read("gpu-89"), "GPU-89");
+  EXPECT_EQ(read("mig-gpu-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0"),
+            "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0");
+}
+
 // A list that is read and written again means the same GPUs.
 RC_GTEST_PROP(GpuListProperty, AListIsItsOwnText, (const std::vector<std::string>& items)) {
   static constexpr const char* kItems[] = {"0", "3-5", "GPU-aaaa1111", "65:00.0",

@@ -45,6 +45,16 @@ bool is_named(std::string_view text, std::string_view prefix) {
          consists_of(text, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '/'; });
 }
 
+// "GPU-" and "MIG-" in capitals; digits of a whole UUID in small letters: files know it so.
+std::string as_nvml_writes(std::string_view item) {
+  constexpr std::size_t kPrefix = 4;
+  const std::string prefix = item[0] == 'g' || item[0] == 'G' ? "GPU-" : "MIG-";
+  const std::string_view rest = item.substr(kPrefix);
+  if (prefix == "MIG-" && is_named(rest, "gpu-")) return prefix + as_nvml_writes(rest);
+  return prefix +
+         (is_whole_gpu_uuid("GPU-" + std::string(rest)) ? to_lower(rest) : std::string(rest));
+}
+
 Error wrong(std::string_view item) {
   return {Errc::invalid_argument,
           "GPU '" + std::string(item) +
@@ -62,9 +72,9 @@ Result<void> add_item(std::vector<GpuName>& out, std::string_view item) {
     return {};
   }
   if (is_named(item, "gpu-"))
-    out.push_back({GpuName::Kind::uuid, std::string(item)});
+    out.push_back({GpuName::Kind::uuid, as_nvml_writes(item)});
   else if (is_named(item, "mig-"))
-    out.push_back({GpuName::Kind::mig, std::string(item)});
+    out.push_back({GpuName::Kind::mig, as_nvml_writes(item)});
   else if (is_pci_bus(item))
     out.push_back({GpuName::Kind::pci_bus, std::string(item)});
   else

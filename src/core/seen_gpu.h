@@ -22,11 +22,13 @@ struct SeenGpu {
   std::optional<int> minor;             // N of /dev/nvidiaN, the same in every view
   bool mig = false;                     // its MIG mode is on
   std::vector<SeenInstance> instances;  // then: those that this process may use
+  bool instances_unread = false;        // there can be others
 };
 
+// A GPU that this process may not use (a device cgroup) is in neither list.
 struct SeenGpus {
   std::vector<SeenGpu> gpus;
-  int silent = 0;  // GPUs that NVML counts and that give no UUID
+  std::vector<int> silent;  // NVML's indices of GPUs that it counts and that give no UUID
   // While it lives the driver stays open, so that opening the GPUs next does not start it anew.
   std::shared_ptr<const void> driver = {};
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "core/gpu_id.h"
 #include "core/seen_gpu.h"
 #include "device/telemetry_source.h"
@@ -40,8 +41,9 @@ struct FoundGpus {
 struct Backend {
   const char* name = "";  // of what is called: "the NVIDIA driver"
   BackendCapabilities capabilities;
-  // The GPUs of this process's view, by all their names. Empty function: GPUs that are no hardware.
-  std::function<Result<SeenGpus>()> see = {};
+  // The GPUs of this process's view, by all their names; one that does not answer within `patience`
+  // is silent. Empty function: GPUs that are no hardware.
+  std::function<Result<SeenGpus>(Duration patience)> see = {};
   // The GPUs that a choice names, all when it is empty. Errors: those of the back end; not_found
   // where there is no GPU or none of that name; invalid_argument as select_gpus().
   std::function<Result<FoundGpus>(const std::string& choice)> list;

@@ -200,6 +200,22 @@ int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessT
   return same_user ? kSameUser : kRootOnly;
 }
 
+namespace {
+
+// A number can be of another view of the machine than ours. If its sender works on GPUs (`own`), it
+// means one of these: the one with that number, else the only one.
+void keep_own(const std::string& name, const std::vector<bool>& own, std::vector<bool>& meant) {
+  const bool number = name.find_first_not_of("0123456789") == std::string::npos;
+  const auto works_on = std::count(own.begin(), own.end(), true);
+  if (!number || works_on == 0) return;
+  bool any = false;
+  for (std::size_t i = 0; i < meant.size(); ++i) any = any || (meant[i] && own[i]);
+  for (std::size_t i = 0; i < meant.size(); ++i)
+    meant[i] = own[i] && (any ? meant[i] : works_on == 1);
+}
+
+}  // namespace
+
 // Adds the source's heartbeat to each GPU that it may speak of; false: there is none.
 bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heartbeat,
                               std::span<const GpuTenants> gpus,
@@ -222,6 +238,14 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
     return one ? kItself : kStranger;
   };
   const bool named = !source.gpu.empty();
+  if (named) {
+    std::vector<bool> own;
+    for (const GpuTenants& gpu : gpus)
+      own.push_back(std::any_of(gpu.tenants.begin(), gpu.tenants.end(),
+                                [&](const auto& tenant) { return how_far(tenant) <= kSameGroup; }));
+    keep_own(source.gpu, own, meant);
+    if (std::count(meant.begin(), meant.end(), true) == 0) return false;
+  }
   const int farthest = named ? kRootOnly : kSameUser;
   int best = kStranger;
   std::vector<int> best_of(gpus.size(), kStranger);

@@ -25,6 +25,8 @@ struct GpuTenants {
   GpuId id;
   std::vector<GpuProcessTenant> tenants;
   std::optional<Fraction> policy_delta;
+  // Its driver lists the clients of an MPS server, too: from Volta on.
+  bool lists_mps_clients = false;
 };
 
 // The work of one GPU for the governor, and who made its promise; empty: the policy.

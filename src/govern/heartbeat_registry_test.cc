@@ -202,6 +202,30 @@ TEST(HeartbeatRegistry, RootSpeaksOfAnyGpuThatItNames) {
   EXPECT_EQ(max_loss(*throughput_promise(beats.at(1).status)), Fraction(0.02));
 }
 
+// A job sees the node's GPU 1 alone, as its GPU 0: its count is none of the job on the node's GPU
+// 0.
+TEST(HeartbeatRegistry, ANumberOfAnotherViewIsTheGpuWhereItsSenderWorks) {
+  for (const std::uint32_t user : {kAnn, 0u}) {
+    Heartbeats beats;
+    beats.gpus[0].tenants = {tenant(process(16, user))};
+    beats.gpus[1].tenants = {tenant(process(17, user))};
+    beats.say(process(17, user), "done=5 gpu=0");
+    EXPECT_EQ(beats.done(0), std::nullopt);
+    EXPECT_EQ(beats.done(1), 5);
+  }
+  // One that works on several, none of which has that number: nobody knows which it means.
+  Heartbeats several;
+  several.gpus.resize(3);
+  several.gpus[2].id = {2, "GPU-c"};
+  several.gpus[0].tenants = {tenant(process(16))};
+  several.gpus[1].tenants = several.gpus[2].tenants = {tenant(process(17))};
+  several.say(process(17), "done=5 gpu=0");
+  for (std::size_t gpu = 0; gpu < 3; ++gpu) EXPECT_EQ(several.done(gpu), std::nullopt) << gpu;
+  several.say(process(17), "done=7 gpu=2");
+  EXPECT_EQ(several.done(2), 7);
+  EXPECT_EQ(several.done(1), std::nullopt);
+}
+
 TEST(HeartbeatRegistry, KinAreBelievedNearestFirst) {
   ProcessFacts work = process(20), shell = process(10), pipe = process(21);
   work.session = shell.session = pipe.session = 10;

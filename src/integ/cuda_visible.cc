@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -14,6 +15,7 @@ namespace derate {
 namespace {
 
 constexpr std::string_view kGpu = "GPU-", kMig = "MIG-", kOldMig = "MIG-GPU-";
+constexpr std::string_view kByPci = "PCI_BUS_ID";
 
 // What an item of the list means. Two items that mean the same device hide all devices.
 struct Device {
@@ -21,23 +23,35 @@ struct Device {
   int gpu_instance = -1, compute_instance = -1;  // -1: the whole GPU
   bool operator==(const Device&) const = default;
 };
-using Find = std::function<std::optional<Device>(std::string_view item)>;
+// Empty: the item names no device.
+using Find = std::function<Result<std::optional<Device>>(std::string_view item)>;
+
+Error not_known(std::string_view value, const std::string& why) {
+  return {Errc::invalid_argument, fmt::format("CUDA_VISIBLE_DEVICES='{}': {}", value, why)};
+}
+Error unknown_order(std::string_view value, const std::string& why) {
+  return not_known(value, "which GPU CUDA gives which number is not known here: " + why);
+}
+std::string silence(const SeenGpus& seen) {
+  return fmt::format("{} of the machine's GPUs {} not answer", seen.silent.size(),
+                     seen.silent.size() == 1 ? "does" : "do");
+}
 
 // Reading ends at the first item that names no device.
-std::vector<Device> read_items(std::string_view value, const Find& find) {
+Result<std::vector<Device>> read_items(std::string_view value, const Find& find) {
   std::vector<Device> out;
   for (const std::string_view item : split(value, ',')) {
-    const auto device = find(item);
+    const auto device = TRY(find(item));
     if (!device) break;
-    if (std::find(out.begin(), out.end(), *device) != out.end()) return {};
+    if (std::find(out.begin(), out.end(), *device) != out.end()) return std::vector<Device>();
     out.push_back(*device);
   }
   return out;
 }
 
-// As strtol(3): blanks, a sign, digits, and the rest does not count. Empty: no number, or one below
-// 0 or beyond `count`.
-std::optional<int> ordinal_of(std::string_view item, int count) {
+// As strtoul(3) in base 10, of which the driver keeps 32 bits as an int: blanks, a sign, digits;
+// the rest does not count. Empty: no number.
+std::optional<std::int32_t> number_of(std::string_view item) {
   while (!item.empty() && std::isspace(static_cast<unsigned char>(item.front())) != 0)
     item.remove_prefix(1);
   const bool negative = item.starts_with('-');
@@ -45,47 +59,81 @@ std::optional<int> ordinal_of(std::string_view item, int count) {
   const auto end = std::find_if_not(item.begin(), item.end(),
                                     [](unsigned char c) { return std::isdigit(c) != 0; });
   const auto digits = item.substr(0, static_cast<std::size_t>(end - item.begin()));
-  const auto number = parse_number<int>(digits);
-  if (!number || *number >= count || (negative && *number != 0)) return std::nullopt;
-  return number;
+  if (digits.empty()) return std::nullopt;
+  const auto number = parse_number<std::uint64_t>(digits);
+  if (!number) return -1;  // beyond 64 bits
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(negative ? 0 - *number : *number));
 }
 
-// The only GPU whose UUID begins so.
-std::optional<int> gpu_of_uuid(std::string_view beginning, const std::vector<SeenGpu>& gpus) {
-  std::optional<int> out;
+// The digits of a UUID behind its prefix: dashes do not count, nor does the case, nor what follows
+// the last one. Empty: there are none, or something else stands among them.
+std::string digits_of(std::string_view uuid, std::string_view prefix) {
+  constexpr std::size_t kDigits = 32;
+  std::string out;
+  if (!uuid.starts_with(prefix)) return out;
+  for (const char c : uuid.substr(prefix.size())) {
+    if (out.size() == kDigits) break;
+    if (c == '-') continue;
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) return {};
+    out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+// The only device whose name begins so, and whether that is its whole name.
+struct Named {
+  std::optional<Device> device = {};
+  bool whole = false;
+};
+struct Naming {
+  std::string digits;
+  Device device;
+};
+
+Named only_one(const std::string& digits, const std::vector<Naming>& all) {
+  Named out;
+  for (const Naming& each : all) {
+    if (digits.empty() || !each.digits.starts_with(digits)) continue;
+    if (out.device) return {};
+    out = {each.device, each.digits == digits};
+  }
+  return out;
+}
+
+// `whole_alone`: without those in MIG mode.
+std::vector<Naming> names_of_gpus(const std::vector<SeenGpu>& gpus, bool whole_alone) {
+  std::vector<Naming> out;
   for (int i = 0; i < static_cast<int>(gpus.size()); ++i) {
-    if (!gpus[static_cast<std::size_t>(i)].id.uuid.starts_with(beginning)) continue;
-    if (out) return std::nullopt;
-    out = i;
+    const SeenGpu& gpu = gpus[static_cast<std::size_t>(i)];
+    if (whole_alone && gpu.mig) continue;
+    out.push_back({digits_of(gpu.id.uuid, kGpu), Device{i}});
   }
   return out;
 }
 
 // "MIG-GPU-UUID/1/0": the GPU, its GPU instance, and the compute instance in that.
-std::optional<Device> instance_by_path(std::string_view item, const std::vector<SeenGpu>& gpus) {
+Named instance_by_path(std::string_view item, const std::vector<SeenGpu>& gpus) {
   const auto parts = split(item.substr(kMig.size()), '/');
-  if (parts.size() != 3) return std::nullopt;
-  const auto gpu = gpu_of_uuid(parts[0], gpus);
+  if (parts.size() != 3) return {};
+  const Named gpu = only_one(digits_of(parts[0], kGpu), names_of_gpus(gpus, false));
   const auto gpu_instance = parse_number<int>(parts[1]);
   const auto compute_instance = parse_number<int>(parts[2]);
-  if (!gpu || !gpu_instance || !compute_instance) return std::nullopt;
-  for (const SeenInstance& each : gpus[static_cast<std::size_t>(*gpu)].instances)
+  if (!gpu.device || !gpu_instance || !compute_instance) return {};
+  for (const SeenInstance& each : gpus[static_cast<std::size_t>(gpu.device->gpu)].instances)
     if (each.gpu_instance == *gpu_instance && each.compute_instance == *compute_instance)
-      return Device{*gpu, *gpu_instance, *compute_instance};
-  return std::nullopt;
+      return {Device{gpu.device->gpu, *gpu_instance, *compute_instance}, gpu.whole};
+  return {};
 }
 
-std::optional<Device> instance_by_name(std::string_view item, const std::vector<SeenGpu>& gpus) {
-  if (!item.starts_with(kMig)) return std::nullopt;
+// "MIG-" and a UUID: an instance, or a GPU that is not in MIG mode.
+Named instance_by_name(std::string_view item, const std::vector<SeenGpu>& gpus) {
   if (item.starts_with(kOldMig)) return instance_by_path(item, gpus);
-  std::optional<Device> out;
+  std::vector<Naming> all = names_of_gpus(gpus, true);
   for (int i = 0; i < static_cast<int>(gpus.size()); ++i)
-    for (const SeenInstance& each : gpus[static_cast<std::size_t>(i)].instances) {
-      if (!each.uuid.starts_with(item)) continue;
-      if (out) return std::nullopt;
-      out = Device{i, each.gpu_instance, each.compute_instance};
-    }
-  return out;
+    for (const SeenInstance& each : gpus[static_cast<std::size_t>(i)].instances)
+      all.push_back(
+          {digits_of(each.uuid, kMig), Device{i, each.gpu_instance, each.compute_instance}});
+  return only_one(digits_of(item, kMig), all);
 }
 
 // The domain of a bus id has 8 digits in NVML, and 4 elsewhere.
@@ -104,29 +152,22 @@ std::vector<int> by_pci(const std::vector<SeenGpu>& gpus) {
   return out;
 }
 
-Error unknown_order(std::string_view value, const std::string& why) {
-  return {Errc::invalid_argument,
-          fmt::format("CUDA_VISIBLE_DEVICES='{}': which GPU CUDA gives which number is not known "
-                      "here: {}",
-                      value, why)};
-}
-
 // Whether numbers count in PCI's order, or why nobody knows. All GPUs need no order.
 Result<void> check_order(std::string_view value, std::string_view device_order,
                          const SeenGpus& seen, std::size_t wanted) {
   constexpr const char* kByUuid = "name GPUs by UUID there, or with -i";
   const auto& gpus = seen.gpus;
-  if (seen.silent > 0)
-    return unknown_order(value,
-                         fmt::format("{} of the machine's GPUs {} not answer; {}", seen.silent,
-                                     seen.silent == 1 ? "does" : "do", kByUuid));
+  if (!seen.silent.empty())
+    return unknown_order(value, fmt::format("{}; {}", silence(seen), kByUuid));
   if (gpus.size() < 2) return {};
-  if (std::any_of(gpus.begin(), gpus.end(), [](const SeenGpu& gpu) { return gpu.mig; }))
+  const auto any = [&](auto has) { return std::any_of(gpus.begin(), gpus.end(), has); };
+  if (any([](const SeenGpu& gpu) { return gpu.mig || gpu.instances_unread; }))
     return unknown_order(value, fmt::format("a GPU is in MIG mode; {}", kByUuid));
-  if (device_order == "PCI_BUS_ID" || wanted == gpus.size()) return {};
-  if (std::all_of(gpus.begin(), gpus.end(),
-                  [&](const SeenGpu& gpu) { return gpu.id.name == gpus.front().id.name; }))
-    return {};
+  if (wanted == gpus.size()) return {};
+  if (any([](const SeenGpu& gpu) { return gpu.id.pci_bus_id.empty(); }))
+    return unknown_order(value, fmt::format("a GPU has no PCI bus id; {}", kByUuid));
+  const bool mixed = any([&](const SeenGpu& gpu) { return gpu.id.name != gpus.front().id.name; });
+  if (!mixed || device_order == kByPci) return {};
   return unknown_order(value, fmt::format("the GPUs are of different kinds. Two ways out: set "
                                           "CUDA_DEVICE_ORDER=PCI_BUS_ID, or {}",
                                           kByUuid));
@@ -134,35 +175,63 @@ Result<void> check_order(std::string_view value, std::string_view device_order,
 
 Result<std::vector<Device>> read_numbers(std::string_view value, std::string_view device_order,
                                          const SeenGpus& seen) {
-  const auto count = static_cast<int>(seen.gpus.size());
   const std::vector<int> order = by_pci(seen.gpus);
-  auto out = read_items(value, [&](std::string_view item) -> std::optional<Device> {
-    const auto ordinal = ordinal_of(item, count);
-    if (!ordinal) return std::nullopt;
-    return Device{order[static_cast<std::size_t>(*ordinal)]};
-  });
-  if (!out.empty()) TRY(check_order(value, device_order, seen, out.size()));
+  auto out = TRY(read_items(value, [&](std::string_view item) -> Result<std::optional<Device>> {
+    const auto number = number_of(item);
+    if (!number || *number < 0 || *number >= static_cast<int>(order.size()))
+      return std::optional<Device>();
+    return std::optional(Device{order[static_cast<std::size_t>(*number)]});
+  }));
+  // A number that is not there by what is seen can be that of a GPU that does not answer.
+  const bool begins = number_of(split(value, ',').front()).value_or(-1) >= 0;
+  if (!out.empty() || (begins && !seen.silent.empty()))
+    TRY(check_order(value, device_order, seen, out.size()));
+  return out;
+}
+
+bool is_instance(const Device& device) { return device.gpu_instance >= 0; }
+
+// A name that is not there, or that is not whole, can be that of a GPU that does not answer.
+Result<std::vector<Device>> read_names(std::string_view value, const SeenGpus& seen) {
+  const auto& gpus = seen.gpus;
+  const bool unread = std::any_of(gpus.begin(), gpus.end(),
+                                  [](const SeenGpu& gpu) { return gpu.instances_unread; });
+  auto out = TRY(read_items(value, [&](std::string_view item) -> Result<std::optional<Device>> {
+    const bool mig = item.starts_with(kMig);
+    if (!mig && !item.starts_with(kGpu)) return std::optional<Device>();
+    const Named named = mig ? instance_by_name(item, gpus)
+                            : only_one(digits_of(item, kGpu), names_of_gpus(gpus, false));
+    if (!named.whole && ((mig && unread) || !seen.silent.empty()))
+      return not_known(
+          value,
+          fmt::format(
+              "which GPU '{}' is, is not known here: {}; name GPUs with -i, by "
+              "whole UUIDs",
+              item, seen.silent.empty() ? "a GPU does not list its MIG instances" : silence(seen)));
+    return named.device;
+  }));
+  // A process has one MIG instance: the first (NVIDIA's MIG guide, and its CUDA guide).
+  const auto first = std::find_if(out.begin(), out.end(), is_instance);
+  if (first != out.end() && first != out.begin())
+    return not_known(value,
+                     "what CUDA shows of GPUs with a MIG instance behind them is not known; "
+                     "name the instance, or the GPUs, alone");
+  if (first != out.end()) out.resize(1);
   return out;
 }
 
 }  // namespace
 
-Result<std::vector<int>> cuda_visible_gpus(std::string_view value, std::string_view device_order,
+Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
+                                           std::optional<std::string_view> device_order,
                                            const SeenGpus& seen) {
-  std::vector<Device> devices;
-  if (value.starts_with(kGpu))
-    devices = read_items(value, [&](std::string_view item) -> std::optional<Device> {
-      const auto gpu = item.starts_with(kGpu) ? gpu_of_uuid(item, seen.gpus) : std::nullopt;
-      return gpu ? std::optional(Device{*gpu}) : std::nullopt;
-    });
-  else if (value.starts_with(kMig))
-    devices =
-        read_items(value, [&](std::string_view item) { return instance_by_name(item, seen.gpus); });
-  else
-    devices = TRY(read_numbers(value, device_order, seen));
   std::vector<int> out;
-  for (const Device& device : devices)
-    if (std::find(out.begin(), out.end(), device.gpu) == out.end()) out.push_back(device.gpu);
+  if (device_order && *device_order != kByPci && *device_order != "FASTEST_FIRST") return out;
+  const bool names = value.starts_with(kGpu) || value.starts_with(kMig);
+  const std::vector<Device> devices =
+      names ? TRY(read_names(value, seen))
+            : TRY(read_numbers(value, device_order.value_or(""), seen));
+  for (const Device& device : devices) out.push_back(device.gpu);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // CUDA_VISIBLE_DEVICES as NVIDIA's driver reads it. docs/run.md has the table of cases.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,14 +11,15 @@
 
 namespace derate {
 
-// The positions in `seen.gpus` that a CUDA program sees with this value, in the order of the value,
-// each once; a MIG instance stands for its GPU. Empty: the program sees no GPU.
+// The positions in `seen.gpus` that a CUDA program sees with this value, in the order of the value.
+// Of MIG instances a program sees the first, which stands for its GPU. Empty: it sees no GPU.
 //
-// `device_order` is the value of CUDA_DEVICE_ORDER, empty where it is not set. Numbers count in
-// PCI's order where that is PCI_BUS_ID or all GPUs are of one kind. Errors: invalid_argument where
-// numbers pick some of several GPUs and CUDA's order of them is not known; the message names ways
-// out.
-Result<std::vector<int>> cuda_visible_gpus(std::string_view value, std::string_view device_order,
+// `device_order` is CUDA_DEVICE_ORDER; empty: it is not set. Numbers count in PCI's order where
+// that is PCI_BUS_ID or all GPUs are of one kind; a text that is no order hides all. Errors:
+// invalid_argument where numbers pick some of several GPUs and CUDA's order of them is not known,
+// and where an item can mean a GPU that does not answer; the message names ways out.
+Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
+                                           std::optional<std::string_view> device_order,
                                            const SeenGpus& seen);
 
 }  // namespace derate

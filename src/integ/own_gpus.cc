@@ -18,14 +18,38 @@ constexpr const char* kOtherwise = "; choose with -i, or --all";
 Result<OwnGpus> visible_to_cuda(std::string value, const Environment& environment,
                                 const SeenGpus& seen) {
   OwnGpus out{{}, kCuda, std::move(value)};
-  const std::string order = environment("CUDA_DEVICE_ORDER").value_or("");
+  const auto order = environment("CUDA_DEVICE_ORDER");
   for (const int at : TRY(cuda_visible_gpus(out.value, order, seen)))
     out.uuids.push_back(seen.gpus[static_cast<std::size_t>(at)].id.uuid);
   return out;
 }
 
-// The node's number of a GPU: that of its device file, which no view changes.
-int node_number(const SeenGpu& gpu) { return gpu.minor.value_or(gpu.id.index); }
+// Without a driver: whole UUIDs mean the same GPUs to whoever reads them.
+Result<OwnGpus> named_to_cuda(std::string value, Error no_driver) {
+  OwnGpus out{{}, kCuda, std::move(value)};
+  for (const std::string_view item : split(out.value, ',')) {
+    const std::string uuid(item);
+    const bool again = std::find(out.uuids.begin(), out.uuids.end(), uuid) != out.uuids.end();
+    if (!is_whole_gpu_uuid(uuid) || !uuid.starts_with("GPU-") || again)
+      return std::move(no_driver).with(
+          fmt::format("{}='{}': which GPUs these are is not known (whole UUIDs need no driver)",
+                      kCuda, out.value));
+    out.uuids.push_back(uuid);
+  }
+  return out;
+}
+
+// The node's numbers are those of device files, which no view changes. Empty: not all are here.
+std::vector<std::string> by_device_files(const std::vector<int>& wanted, const SeenGpus& seen) {
+  std::vector<std::string> out;
+  for (const int number : wanted) {
+    const auto at = std::find_if(seen.gpus.begin(), seen.gpus.end(),
+                                 [&](const SeenGpu& gpu) { return gpu.minor == number; });
+    if (at == seen.gpus.end()) return {};
+    out.push_back(at->id.uuid);
+  }
+  return out;
+}
 
 Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const SeenGpus& seen) {
   OwnGpus out{{}, variable, std::move(value)};
@@ -43,17 +67,16 @@ Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const Se
   for (const GpuName& name : list->names)
     if (std::find(wanted.begin(), wanted.end(), name.number) == wanted.end())
       wanted.push_back(name.number);
+  out.uuids = by_device_files(wanted, seen);
+  if (!out.uuids.empty()) return out;
+  if (!seen.silent.empty())
+    return wrong(
+        fmt::format("not all of these GPUs of the node are known here, and {} of the GPUs "
+                    "{} not answer",
+                    seen.silent.size(), seen.silent.size() == 1 ? "does" : "do"));
   // A job that sees no more GPUs than it has sees its own.
-  if (seen.gpus.size() <= wanted.size()) {
-    for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);
-    return out;
-  }
-  for (const int number : wanted) {
-    const auto at = std::find_if(seen.gpus.begin(), seen.gpus.end(),
-                                 [&](const SeenGpu& gpu) { return node_number(gpu) == number; });
-    if (at == seen.gpus.end()) return wrong(fmt::format("the node's GPU {} is not here", number));
-    out.uuids.push_back(at->id.uuid);
-  }
+  if (seen.gpus.size() > wanted.size()) return wrong("not all of these GPUs of the node are here");
+  for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);
   return out;
 }
 
@@ -64,10 +87,19 @@ std::optional<std::string> environment_variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+bool has_no_driver(const Error& error) {
+  return error.code == Errc::library_missing || error.code == Errc::driver_not_loaded ||
+         error.code == Errc::function_missing;
+}
+
 Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see, const Environment& environment) {
   if (auto value = environment(kCuda)) {
-    const SeenGpus seen = TRY(see());
-    return std::optional(TRY(visible_to_cuda(*std::move(value), environment, seen)));
+    if (value->empty()) return std::optional(OwnGpus{{}, kCuda, ""});
+    auto seen = see();
+    if (!seen.ok() && has_no_driver(seen.error()))
+      return std::optional(TRY(named_to_cuda(*std::move(value), std::move(seen).error())));
+    if (!seen.ok()) return std::move(seen).error();
+    return std::optional(TRY(visible_to_cuda(*std::move(value), environment, *seen)));
   }
   // A step can have some of its job's GPUs.
   for (const char* const variable : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}) {

@@ -66,6 +66,48 @@ TEST(OwnGpus, SlurmIsAskedNextAndAStepBeforeItsJob) {
     EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", wrong}}), word_of(Errc::invalid_argument)) << wrong;
 }
 
+// 4 GPUs without a device cgroup, of which one that is the job's does not answer: those that do are
+// as many as the job's, and one of them is another's.
+TEST(OwnGpus, AGpuThatDoesNotAnswerIsNotCountedAsAway) {
+  SeenGpus hung = seen_gpus({"H200", "H200", "H200"});
+  hung.silent = {3};
+  EXPECT_EQ(own(hung, {{"SLURM_JOB_GPUS", "1,2,3"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(hung, {{"SLURM_JOB_GPUS", "1,2"}}), "1 2");
+  EXPECT_EQ(own(hung, {{"CUDA_VISIBLE_DEVICES", "1"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(hung, {{"CUDA_VISIBLE_DEVICES", seen_uuid(1)}}), "1");
+}
+
+// Device files come before the size of the view; a container may number them anew.
+TEST(OwnGpus, SlurmsNumbersAreDeviceFilesElseTheWholeView) {
+  EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4,6"}}), "1 4");
+  EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4"}}), "4");
+  SeenGpus without = seen_gpus(kFour);
+  for (SeenGpu& gpu : without.gpus) gpu.minor.reset();
+  EXPECT_EQ(own(without, {{"SLURM_JOB_GPUS", "2"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(without, {{"SLURM_JOB_GPUS", "0-3"}}), "0 1 2 3");
+}
+
+TEST(OwnGpus, WholeUuidsNeedNoDriver) {
+  const auto without = [](const std::string& value, Errc code = Errc::library_missing) {
+    return own_gpus(
+        [&]() -> Result<SeenGpus> {
+          return Error{code, "no driver"};
+        },
+        with({{"CUDA_VISIBLE_DEVICES", value}}));
+  };
+  const auto two = without(seen_uuid(2) + "," + seen_uuid(0));
+  ASSERT_TRUE(two.ok());
+  EXPECT_EQ((*two)->uuids, (std::vector{seen_uuid(2), seen_uuid(0)}));
+  ASSERT_TRUE(without("").ok());
+  EXPECT_TRUE((*without(""))->uuids.empty());
+  for (const std::string& other : {std::string("0"), std::string("GPU-0000"), seen_uuid(1) + ",0",
+                                   seen_uuid(1) + "," + seen_uuid(1)}) {
+    ASSERT_FALSE(without(other).ok()) << other;
+    EXPECT_NE(without(other).error().message.find("whole UUIDs"), std::string::npos) << other;
+  }
+  EXPECT_FALSE(without(seen_uuid(0), Errc::gpu_stuck).ok());
+}
+
 TEST(OwnGpus, WithoutThemNobodySaysAndNoDriverIsAsked) {
   const auto see = []() -> Result<SeenGpus> {
     ADD_FAILURE() << "asked";

@@ -81,11 +81,19 @@ bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
          counter - *counter_ <= kMostPower * (span + kCounterPace);
 }
 
+// Totals at `mark`, from `from` on by power, also of a counter that stands still.
+EnergyTotals EnergyOdometer::without_counter(const EnergyTotals& from, const Mark& mark) const {
+  EnergyTotals out = by_power(from, mark);
+  if (stands_still_) out.still += mark.time - from.time;
+  return out;
+}
+
 void EnergyOdometer::take_counter(Joules counter) {
   const Mark here{*now_, integrated_, dark_, {}};
   last_span_counted_ = is_plausible(counter, here.time - last_.time);
   before_ = last_;
-  last_ = by_power(before_, here);
+  last_ = without_counter(before_, here);
+  stands_still_ = false;
   if (last_span_counted_) {
     last_.energy = before_.energy + (counter - *counter_);
     last_.uncovered = before_.uncovered;
@@ -100,8 +108,8 @@ void EnergyOdometer::take_counter(Joules counter) {
 void EnergyOdometer::go_on_without_counter() {
   const Mark here{*now_, integrated_, dark_, {}};
   before_ = last_;
-  last_ = by_power(before_, here);
-  last_.still += here.time - before_.time;
+  stands_still_ = true;
+  last_ = without_counter(before_, here);
   last_span_counted_ = false;
   counter_.reset();
 }
@@ -129,13 +137,13 @@ bool EnergyOdometer::add(const Sample& sample) {
 EnergyOdometer::Mark EnergyOdometer::mark(Instant time) {
   advance(time);
   Mark out{*now_, integrated_, dark_, {}};
-  if (!counter_ || last_.time == *now_) out.settled = by_power(last_, out);
+  if (!counter_ || last_.time == *now_) out.settled = without_counter(last_, out);
   return out;
 }
 
 EnergyTotals EnergyOdometer::settle(const Mark& mark) const {
   if (mark.settled) return *mark.settled;
-  return last_span_counted_ ? by_counter(before_, last_, mark) : by_power(before_, mark);
+  return last_span_counted_ ? by_counter(before_, last_, mark) : without_counter(before_, mark);
 }
 
 EnergyTotals EnergyOdometer::totals(const Mark& mark) const {

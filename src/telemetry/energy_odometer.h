@@ -76,6 +76,7 @@ class EnergyOdometer {
   bool is_plausible(Joules counter, Duration span) const;
   void take_counter(Joules counter);
   void go_on_without_counter();
+  EnergyTotals without_counter(const EnergyTotals& from, const Mark& mark) const;
 
   Duration max_gap_;
   std::optional<Instant> now_;
@@ -87,6 +88,7 @@ class EnergyOdometer {
   std::optional<Joules> counter_;
   EnergyTotals before_{}, last_{};  // at the last reading of the counter but one, and at the last
   bool last_span_counted_ = false;  // between the two by the counter
+  bool stands_still_ = false;       // between the two and since then, as far as is known
   bool seen_any_ = false;
 };
 

@@ -313,6 +313,18 @@ TEST(EnergyWindows, ACounterThatStandsStillIsNotZero) {
   EXPECT_EQ(after.source, EnergySource::mixed);
 }
 
+// A window that is begun just before the counter is known to stand still has its own time alone.
+TEST(EnergyWindows, AWindowIsToldOfItsOwnStillTime) {
+  Bench bench;
+  for (Duration t{}; t < 3s; t += 100ms) bench.add(t, 700_W, 1000_J);
+  bench.begin(2900ms);
+  for (Duration t = 3s; t <= 3200ms; t += 100ms) bench.add(t, 700_W, 1000_J);
+  const GpuEnergy energy = bench.end(3150ms, EnergyWindows::Wait::until_settled);
+  EXPECT_GT(energy.counter_still, 100ms);
+  EXPECT_LE(energy.counter_still, 300ms);
+  EXPECT_NEAR(energy.energy->value(), 700 * 0.3, 700 * 0.06);
+}
+
 TEST(EnergyWindows, WhoCannotWaitGetsPowerSinceTheLastReading) {
   Bench bench;
   bench.add(0s, 100_W, 0_J);

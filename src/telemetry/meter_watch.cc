@@ -4,19 +4,29 @@
 
 namespace derate {
 
+// A counter that stood still is sound again once a stretch of it has been compared; without power
+// there is nothing to compare it with, and it has to move for two stretches.
+MeterWatch::State MeterWatch::judged(const Sample& sample) {
+  const CounterWatch::Verdict verdict = counter_.judge(*sample.energy, sample.time);
+  const EnergyTotals now = odometer_.totals(odometer_.mark(sample.time));
+  if (verdict == CounterWatch::Verdict::still) {
+    begin_ = now;
+    moves_.reset();
+    return board_power(sample) ? State::still : state_;
+  }
+  if (verdict == CounterWatch::Verdict::moved && !moves_) moves_ = sample.time;
+  if (now.checked - begin_.checked >= kCompared) {
+    ratio_ = check_ratio(std::exchange(begin_, now), now);
+    if (ratio_) return is_agreement(*ratio_) ? State::sound : State::differs;
+  }
+  const bool moves_for_long = moves_ && sample.time - *moves_ >= 2 * kCompared;
+  return state_ == State::still && moves_for_long ? State::sound : state_;
+}
+
 bool MeterWatch::add(const Sample& sample) {
   odometer_.add(sample);
   if (!sample.energy) return false;
-  State next = state_;
-  const CounterWatch::Verdict verdict = counter_.judge(*sample.energy, sample.time);
-  if (verdict == CounterWatch::Verdict::still && board_power(sample)) next = State::still;
-  if (verdict == CounterWatch::Verdict::moved && state_ == State::still) next = State::sound;
-  const EnergyTotals now = odometer_.totals(odometer_.mark(sample.time));
-  if (now.checked - begin_.checked >= kCompared) {
-    ratio_ = check_ratio(std::exchange(begin_, now), now);
-    if (ratio_ && next != State::still)
-      next = is_agreement(*ratio_) ? State::sound : State::differs;
-  }
+  const State next = judged(sample);
   return std::exchange(state_, next) != next;
 }
 

@@ -12,12 +12,13 @@ struct Meter {
   MeterWatch watch;
   Duration now{};
   double joules = 1000;
+  Duration every = 1s;
 
-  // A sample each second: the power that is read, and what the counter counts of it.
+  // A sample each so often: the power that is read, and what the counter counts of it.
   int changes(Duration time, double watts, double counted) {
     int out = 0;
     for (const Duration end = now + time; now < end;) {
-      now += 1s;
+      now += every;
       joules += counted;
       Sample sample;
       sample.time = Instant(now);
@@ -40,8 +41,31 @@ TEST(MeterWatch, OneThatStandsStillIsDoubtedUntilItMoves) {
   meter.changes(10s, 700, 700);
   EXPECT_EQ(meter.changes(30s, 700, 0), 1);
   EXPECT_EQ(meter.watch.state(), State::still);
-  EXPECT_EQ(meter.changes(2s, 700, 700), 1);
+  EXPECT_EQ(meter.changes(55s, 700, 700), 0);
+  EXPECT_EQ(meter.changes(10s, 700, 700), 1);
   EXPECT_EQ(meter.watch.state(), State::sound);
+  // One that goes on and shows too little was never sound in between.
+  meter.changes(10s, 700, 0);
+  EXPECT_EQ(meter.watch.state(), State::still);
+  EXPECT_EQ(meter.changes(70s, 700, 400), 1);
+  EXPECT_EQ(meter.watch.state(), State::differs);
+}
+
+TEST(MeterWatch, OneThatStepsEveryFiveSecondsIsDoubtedOnce) {
+  Meter meter;
+  int changes = 0;
+  for (int i = 0; i < 60; ++i) changes += meter.changes(1s, 700, 3500) + meter.changes(4s, 700, 0);
+  EXPECT_EQ(changes, 1);
+  EXPECT_EQ(meter.watch.state(), State::still);
+}
+
+// A service that looks every 5 s compares, too.
+TEST(MeterWatch, ReadingsThatAreFurtherApartAreCompared) {
+  Meter meter;
+  meter.every = 5s;
+  meter.watch.set_max_gap(10s);
+  EXPECT_EQ(meter.changes(130s, 700, 5 * 400), 1);
+  EXPECT_EQ(meter.watch.state(), State::differs);
 }
 
 TEST(MeterWatch, OneThatShowsPartOfThePowerIsReported) {

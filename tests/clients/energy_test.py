@@ -56,6 +56,7 @@ class Machine(unittest.TestCase):
             "PYTHONPATH": str(ROOT / "clients/python")})
         self.addCleanup(derate_client.connection.close)
         derate_client.connection.close()
+        derate_client._DRIVER_PATIENCE_S = 2 * SLOW
 
     def start(self, *arguments, **how):
         with open(self.folder / "errors", "ab") as errors:

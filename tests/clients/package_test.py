@@ -5,23 +5,28 @@ stand-ins for the frameworks that have the documented interfaces of their callba
     package_test.py BUILD [SLOWNESS]
 """
 import contextlib
+import importlib
 import io
+import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import types
 import unittest
 import warnings
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parent))
 import energy_test  # noqa: E402
 from energy_test import ROOT, Machine  # noqa: E402
 
 import derate  # noqa: E402
+import derate_client  # noqa: E402
 import derate.gpus  # noqa: E402
 from derate import lines as line_module, once, trials  # noqa: E402
 
@@ -68,9 +73,40 @@ BUSY = 0.4  # seconds
 
 def view(*numbers):
     """What a driver shows of a node's GPUs."""
-    return [{"index": index, "uuid": f"GPU-0000aa0{number}-0000-0000-0000-00000000000{number}",
-             "name": "H200", "pci": f"00000000:{16 + number:02X}:00.0", "minor": number, "mig": []}
-            for index, number in enumerate(numbers)]
+    return derate_client.View(
+        {"index": index, "uuid": f"GPU-0000aa0{number}-0000-0000-0000-00000000000{number}",
+         "name": "H200", "pci": f"00000000:{16 + number:02X}:00.0", "minor": number, "mig": False,
+         "instances": [], "unread": False} for index, number in enumerate(numbers))
+
+
+def machine_of(described):
+    """A machine of cuda_visible.json as a driver shows it."""
+    seen = view(*range(len(described["gpus"])))
+    seen.silent = described.get("silent", [])
+    for gpu, what in zip(seen, described["gpus"]):
+        gpu.update(name=what["name"], mig=what.get("mig", False), unread=what.get("unread", False),
+                   instances=[tuple(each) for each in what.get("instances", [])])
+        if "bus" in what:
+            gpu["pci"] = "" if what["bus"] is None else f"00000000:{what['bus']:02X}:00.0"
+    return seen
+
+
+def in_uuids(value):
+    """GPU-A as the beginning of a UUID, GPU-A-whole as all of it, <A> as its digits."""
+    for number, letter in enumerate("ABCD"):
+        uuid = view(number)[0]["uuid"]
+        value = value.replace(f"GPU-{letter}-whole", uuid).replace(f"<{letter}>", uuid[4:])
+        value = value.replace(f"GPU-{letter}", uuid[:12])
+    return value
+
+
+def places_of(value, order, seen):
+    """What a value shows, as "2 0"; "none"; "?" where it is not known."""
+    try:
+        found = derate.gpus.visible_to_cuda(value, order, seen)
+    except derate.gpus.Unknown:
+        return "?"
+    return " ".join(str([gpu["uuid"] for gpu in seen].index(uuid)) for uuid in found) or "none"
 
 
 class OwnGpus(unittest.TestCase):
@@ -90,10 +126,22 @@ class OwnGpus(unittest.TestCase):
         # A job that sees the node's GPU 2 alone, as its GPU 0.
         self.assertEqual(own(view(2), CUDA_VISIBLE_DEVICES="0", SLURM_JOB_GPUS="2"), uuids(2))
         self.assertEqual(own(view(2), SLURM_JOB_GPUS="2"), uuids(2))
-        self.assertEqual(own(None, CUDA_VISIBLE_DEVICES="GPU-1,GPU-2"), "GPU-1,GPU-2")
-        for unknown in ({"CUDA_VISIBLE_DEVICES": "0"}, {"SLURM_JOB_GPUS": "0"}):
-            with self.assertRaises(derate.gpus.Unknown):
+        self.assertEqual(own(None, CUDA_VISIBLE_DEVICES=uuids(1, 0)), uuids(1, 0))
+        for unknown in ({"CUDA_VISIBLE_DEVICES": "0"}, {"SLURM_JOB_GPUS": "0"},
+                        {"CUDA_VISIBLE_DEVICES": "GPU-1"},
+                        {"CUDA_VISIBLE_DEVICES": uuids(1, 1)}):
+            with self.assertRaisesRegex(derate.gpus.Unknown, "without a driver"):
                 own(None, **unknown)
+        with self.assertRaisesRegex(derate.gpus.Unknown, "hides every GPU"):
+            own(None, CUDA_VISIBLE_DEVICES="")
+        # 4 GPUs in view, of which the last, one of the job's, does not answer.
+        hung = view(0, 1, 2)
+        hung.silent = [3]
+        with self.assertRaisesRegex(derate.gpus.Unknown, "not answer"):
+            own(hung, SLURM_JOB_GPUS="1,2,3")
+        self.assertEqual(own(hung, SLURM_JOB_GPUS="1,2"), uuids(1, 2))
+        # A container's device files have numbers of its own.
+        self.assertEqual(own(view(0), SLURM_JOB_GPUS="2"), uuids(0))
         with self.assertRaises(derate.gpus.Unknown):
             own(SLURM_JOB_GPUS="gpu:2")
 
@@ -114,9 +162,104 @@ class OwnGpus(unittest.TestCase):
         for row in table:
             value, shown = (cell.strip() for cell in row.split("|")[1:3])
             value = "" if value == "(empty)" else value.strip("`")
-            found = derate.gpus.visible_to_cuda(value, None, seen)
-            places = [str([gpu["uuid"] for gpu in seen].index(uuid)) for uuid in found]
-            self.assertEqual(" ".join(places) or "none", shown, row)
+            self.assertEqual(places_of(value, None, seen), shown, row)
+
+    def test_what_the_other_reader_is_tested_with(self):
+        described = json.loads((ROOT / "tests/clients/cuda_visible.json").read_text())
+        for machine, value, order, shown in described["cases"]:
+            seen = machine_of(described["machines"][machine])
+            self.assertEqual(places_of(in_uuids(value), order, seen), shown, (machine, value))
+
+
+    def test_what_a_driver_shows(self):
+        measured = json.loads((ROOT / "tests/clients/cuda_driver.json").read_text())
+        for machine, value, order, shown in measured["rows"]:
+            seen = view(0, 1)
+            for gpu, uuid in zip(seen, measured["machines"][machine]):
+                gpu["uuid"] = uuid
+            self.assertEqual(places_of(value, order, seen), " ".join(map(str, shown)) or "none",
+                             (machine, value, order))
+
+
+class FakeNvml:
+    """nvml.h as far as names go; a call of `hangs` waits until `goes_on`."""
+
+    def __init__(self, gpus, hangs=(), codes=None):
+        self.gpus, self.hangs, self.codes = gpus, hangs, codes or {}
+        self.goes_on = threading.Event()
+
+    def __getattr__(self, name):
+        if name == "nvmlDeviceGetMigMode":
+            raise AttributeError(name)  # an old driver
+        return lambda *arguments: 3
+
+    def nvmlShutdown(self):
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, out):
+        if "count" in self.hangs:
+            self.goes_on.wait(60)
+        out._obj.value = self.gpus
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, out):
+        if index in self.hangs:
+            self.goes_on.wait(60)
+        out._obj.value = index + 1
+        return self.codes.get(index, 0)
+
+    def nvmlDeviceGetUUID(self, device, out, size):
+        out.value = view(device.value - 1)[0]["uuid"].encode()
+        return 0
+
+
+class Seen(unittest.TestCase):
+    """What the program's own driver shows, where it hangs or denies."""
+
+    def look(self, **how):
+        nvml = FakeNvml(3, **how)
+        self.addCleanup(nvml.goes_on.set)
+        for name, value in {"_nvml": lambda: nvml, "_looks": [], "_DRIVER_PATIENCE_S": 0.3}.items():
+            patch = mock.patch.object(derate_client, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_a_gpu_that_hangs_is_silent(self):
+        self.look(hangs=[1], codes={2: 4})
+        seen = derate_client.seen_gpus()
+        self.assertEqual([gpu["index"] for gpu in seen], [0])  # 2 is of another view
+        self.assertEqual(seen.silent, [1])
+        self.assertEqual(derate_client.by_uuid(0), view(0)[0]["uuid"])
+        for number, why in ((1, "does not answer"), (2, "is not here")):
+            with self.assertRaisesRegex(derate_client.Refused, why):
+                derate_client.by_uuid(number)
+        with self.assertRaisesRegex(derate.gpus.Unknown, "not answer"):
+            derate.gpus.own_gpus({"CUDA_VISIBLE_DEVICES": "0"})
+
+    def test_a_driver_that_hangs_holds_nobody_up(self):
+        self.look(hangs=["count"])
+        began = time.monotonic()
+        with self.assertRaisesRegex(derate_client.Refused, "has not answered"):
+            derate_client.by_uuid(0)
+        self.assertLess(time.monotonic() - began, 20)
+        with self.assertRaises(derate_client.Refused):
+            derate.gpus.own_gpus({"CUDA_VISIBLE_DEVICES": "0"})
+
+    def test_a_driver_without_a_gpu_gives_no_number_to_others(self):
+        self.look()
+        derate_client._nvml = lambda: FakeNvml(0)
+        with self.assertRaisesRegex(derate_client.Refused, "is not here"):
+            derate_client.by_uuid(0)
+
+    def test_a_daemon_that_does_not_answer_is_not_asked_for_all_gpus(self):
+        self.look()
+        windows = importlib.import_module("derate.windows")
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith(("CUDA_", "SLURM_", "DERATE_CLIENT"))}
+        with mock.patch.object(windows, "_measured", lambda: None), \
+                mock.patch.dict(os.environ, kept, clear=True):
+            self.assertEqual(windows.default_gpus(),
+                             ",".join(gpu["uuid"] for gpu in view(0, 1, 2)))
 
 
 class Measured(Package):

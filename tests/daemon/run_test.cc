@@ -371,6 +371,20 @@ TEST(DaemonRun, SaysWhetherItsCommandWorkedThereAndWhereElseItDoes) {
   EXPECT_FALSE(house.client({{"command", "run-show"}}, kUser, 2).contains("notes"));
 }
 
+// A container, or a Slurm task, is not below the command: what began after it is taken for its own.
+TEST(DaemonRun, TellsWhatBeganBeforeItFromWhatBeganSince) {
+  RunHouse house;
+  house.people[kUser].started = 50;  // the `derate run`
+  house.person(0, 17, kUser).started = 60;
+  house.person(1, 18, kUser).started = 40;
+  EXPECT_EQ(house.begin("0,1")["ok"], true);
+  house.run(5s);
+  EXPECT_TRUE(house.governed(0));
+  for (const int gpu : {0, 1}) EXPECT_EQ(house.show(gpu)["command_seen"], false);
+  EXPECT_EQ(house.show(0)["others_seen"], false);
+  EXPECT_EQ(house.show(1)["others_seen"], true);
+}
+
 TEST(DaemonRun, ItsUserReleasesItWhileTheCommandGoesOn) {
   RunHouse house;
   house.command(0, 17);

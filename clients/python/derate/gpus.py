@@ -7,9 +7,33 @@ import re
 
 import derate_client
 
+_CUDA = "CUDA_VISIBLE_DEVICES"
+_WHOLE = r"GPU-[0-9A-Za-z-]{36}"
+
 
 class Unknown(Exception):
     """It is not known which GPUs are meant, or there is none; in words."""
+
+
+def _not_known(value, why):
+    return Unknown(f"{_CUDA}={value!r}: {why}")
+
+
+def _silence(seen):
+    return f"{len(seen.silent)} of the machine's GPUs do not answer"
+
+
+def _read(value, find):
+    """The devices that the list shows, to the first item that names none."""
+    out = []
+    for item in value.split(","):
+        device = find(item)
+        if device is None:
+            break
+        if device in out:
+            return []
+        out.append(device)
+    return out
 
 
 def _bus_key(gpu):
@@ -17,45 +41,127 @@ def _bus_key(gpu):
     return bus if bus.find(":") != 4 else "0000" + bus
 
 
+def _check_order(value, order, seen, wanted):
+    why = "which GPU CUDA gives which number is not known here: "
+    by_uuid = "; name GPUs by UUID"
+    if seen.silent:
+        raise _not_known(value, why + _silence(seen) + by_uuid)
+    if len(seen) < 2:
+        return
+    if any(gpu["mig"] or gpu["unread"] for gpu in seen):
+        raise _not_known(value, why + "a GPU is in MIG mode" + by_uuid)
+    if wanted == len(seen):
+        return
+    if not all(gpu["pci"] for gpu in seen):
+        raise _not_known(value, why + "a GPU has no PCI bus id" + by_uuid)
+    if len({gpu["name"] for gpu in seen}) > 1 and order != "PCI_BUS_ID":
+        raise _not_known(value, why + "the GPUs are of different kinds; set "
+                         "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID")
+
+
+def _number(item):
+    """As strtoul(3) in base 10, of which the driver keeps 32 bits as an int; None: no number."""
+    found = re.match(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)", item)
+    if not found:
+        return None
+    number = int(found[2])
+    if number >= 1 << 64:
+        return -1
+    number = (-number if found[1] == "-" else number) % (1 << 32)
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
 def _numbers(value, order, seen):
     gpus = sorted(seen, key=_bus_key) if all(gpu["pci"] for gpu in seen) else seen
-    out = []
-    for item in value.split(","):
-        number = re.match(r"\s*([+-]?)([0-9]+)", item)
-        if not number or number[1] == "-" and int(number[2]) or int(number[2]) >= len(gpus):
-            break
-        if int(number[2]) in out:
-            return []
-        out.append(int(number[2]))
-    mixed = len({gpu["name"] for gpu in gpus}) > 1
-    if out and len(gpus) > 1 and any(gpu["mig"] for gpu in gpus):
-        raise Unknown(f"CUDA_VISIBLE_DEVICES={value!r}: a GPU is in MIG mode; name GPUs by UUID")
-    if out and mixed and order != "PCI_BUS_ID" and len(out) != len(gpus):
-        raise Unknown(f"CUDA_VISIBLE_DEVICES={value!r}: the GPUs are of different kinds; set "
-                      "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID")
+
+    def find(item):
+        number = _number(item)
+        return number if number is not None and 0 <= number < len(gpus) else None
+
+    out = _read(value, find)
+    first = _number(value.split(",")[0])
+    if out or seen.silent and first is not None and first >= 0:
+        _check_order(value, order, seen, len(out))
     return [gpus[number]["uuid"] for number in out]
 
 
-def _names(value, prefix, names):
-    """names: (name of a device, UUID of its GPU)."""
-    found = []
-    for item in value.split(","):
-        matches = [each for each in names if item.startswith(prefix) and each[0].startswith(item)]
-        if len(matches) != 1:
+def _digits(uuid, prefix):
+    """Of a UUID behind its prefix: dashes do not count, nor does the case, nor what follows the
+    last one. Empty: there are none, or something else stands among them."""
+    out = ""
+    for char in uuid[len(prefix):] if uuid.startswith(prefix) else "":
+        if len(out) == 32:
             break
-        if matches[0] in found:
-            return []
-        found += matches
-    return list(dict.fromkeys(gpu for _, gpu in found))
+        if char == "-":
+            continue
+        if char not in "0123456789abcdefABCDEF":
+            return ""
+        out += char.lower()
+    return out
+
+
+def _only_one(digits, devices):
+    """The only one of (digits, device) that begins so, and whether these are all digits."""
+    found = [(device, each == digits) for each, device in devices
+             if digits and each.startswith(digits)]
+    return found[0] if len(found) == 1 else (None, False)
+
+
+def _gpus(seen):
+    return [(_digits(gpu["uuid"], "GPU-"), (gpu["uuid"], None)) for gpu in seen]
+
+
+def _instance(item, seen):
+    """An instance by path or by UUID, or a GPU that is not in MIG mode."""
+    if item.startswith("MIG-GPU-"):
+        parts = item[len("MIG-"):].split("/")
+        gpu, whole = _only_one(_digits(parts[0], "GPU-"), _gpus(seen))
+        if len(parts) != 3 or gpu is None or not all(re.fullmatch("[0-9]{1,9}", each)
+                                                     for each in parts[1:]):
+            return None, False
+        for one in seen:
+            for uuid, *place in one["instances"]:
+                if one["uuid"] == gpu[0] and place == [int(part) for part in parts[1:]]:
+                    return (gpu[0], uuid), whole
+        return None, False
+    devices = _gpus([gpu for gpu in seen if not gpu["mig"]])
+    devices += [(_digits(each[0], "MIG-"), (gpu["uuid"], each[0])) for gpu in seen
+                for each in gpu["instances"]]
+    return _only_one(_digits(item, "MIG-"), devices)
+
+
+def _names(value, seen):
+    unread = any(gpu["unread"] for gpu in seen)
+
+    def find(item):
+        mig = item.startswith("MIG-")
+        if not mig and not item.startswith("GPU-"):
+            return None
+        device, whole = _instance(item, seen) if mig else _only_one(_digits(item, "GPU-"),
+                                                                    _gpus(seen))
+        if not whole and (mig and unread or seen.silent):
+            why = _silence(seen) if seen.silent else "a GPU does not list its MIG instances"
+            raise _not_known(value, f"which GPU {item!r} is, is not known here: {why}; name GPUs "
+                             "by whole UUIDs")
+        return device
+
+    out = _read(value, find)
+    instances = [at for at, (_, instance) in enumerate(out) if instance is not None]
+    if instances and instances[0] > 0:
+        raise _not_known(value, "what CUDA shows of GPUs with a MIG instance behind them is not "
+                         "known; name the instance, or the GPUs, alone")
+    # A process has one MIG instance: the first.
+    return [gpu for gpu, _ in out][:1 if instances else None]
 
 
 def visible_to_cuda(value, order, seen):
-    """The UUIDs that CUDA_VISIBLE_DEVICES=value shows, as the driver reads it. seen: as
-    derate_client.seen_gpus() gives it."""
-    if value.startswith("GPU-"):
-        return _names(value, "GPU-", [(gpu["uuid"], gpu["uuid"]) for gpu in seen])
-    if value.startswith("MIG-"):
-        return _names(value, "MIG-", [(each, gpu["uuid"]) for gpu in seen for each in gpu["mig"]])
+    """The UUIDs that CUDA_VISIBLE_DEVICES=value shows, as the driver reads it. order: the text of
+    CUDA_DEVICE_ORDER, None where it is not set. seen: as derate_client.seen_gpus() gives it. Raises
+    Unknown."""
+    if order not in (None, "PCI_BUS_ID", "FASTEST_FIRST"):
+        return []  # cuInit fails
+    if value.startswith(("GPU-", "MIG-")):
+        return _names(value, seen)
     return _numbers(value, order, seen)
 
 
@@ -66,30 +172,41 @@ def _slurm(name, value, seen):
         if ends is None:
             raise Unknown(f"{name}={value!r}: allowed are numbers and ranges")
         wanted.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
-    if len(seen) <= len(wanted):
-        return [gpu["uuid"] for gpu in seen]
     out = [gpu["uuid"] for gpu in seen if gpu["minor"] in wanted]
-    if len(out) != len(wanted):
+    if wanted and len(out) == len(wanted):
+        return out
+    if seen.silent:
+        raise Unknown(f"{name}={value!r}: not all of these GPUs of the node are known here, and "
+                      + _silence(seen))
+    if len(seen) > len(wanted):
         raise Unknown(f"{name}={value!r}: not all of these GPUs of the node are here")
-    return out
+    return [gpu["uuid"] for gpu in seen]
+
+
+def _without_driver(name, value):
+    items = value.split(",")
+    if name != _CUDA or len(set(items)) != len(items) or not all(re.fullmatch(_WHOLE, each)
+                                                                 for each in items):
+        raise Unknown(f"{name}={value!r}: which GPUs these are is not known without a driver "
+                      "(whole UUIDs need none)")
+    return value
 
 
 def own_gpus(environment=os.environ, see=None):
     """The GPUs that this program may use, as "GPU-...,GPU-...", by CUDA_VISIBLE_DEVICES, else
     SLURM_STEP_GPUS, else SLURM_JOB_GPUS; None where none of them says which. Raises Unknown where
     there is none, or it is not known which."""
-    name, value = "CUDA_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES")
+    name, value = _CUDA, environment.get(_CUDA)
     for other in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         if value is None and environment.get(other, "").strip():
             name, value = other, environment[other]
     if value is None:
         return None
     seen = (see or derate_client.seen_gpus)()
-    if seen is None:
-        if name == "CUDA_VISIBLE_DEVICES" and value.startswith("GPU-"):
-            return ",".join(re.match(r"(?:GPU-[^,]*,?)+", value)[0].rstrip(",").split(","))
-        raise Unknown(f"{name}={value!r}: which GPUs these are is not known without a driver")
-    if name == "CUDA_VISIBLE_DEVICES":
+    if seen is None and value:
+        return _without_driver(name, value)
+    if name == _CUDA:
+        seen = seen if seen is not None else derate_client.View()
         out = visible_to_cuda(value, environment.get("CUDA_DEVICE_ORDER"), seen)
     else:
         out = _slurm(name, value, seen)

@@ -15,12 +15,12 @@ _known = []  # when the daemon was last queried for its GPUs, and their UUIDs
 
 
 def _measured():
-    """The UUIDs of the GPUs that are measured here; none where nobody answers soon."""
+    """The UUIDs of the GPUs that are measured here; None where nobody answers soon."""
     if not _known or time.monotonic() - _known[0] > _KNOWN_FOR_S:
         try:
             _known[:] = time.monotonic(), [gpu["uuid"] for gpu in _line.ask("gpus")["gpus"]]
         except derate_client.Error:
-            _known[:] = time.monotonic(), []
+            _known[:] = time.monotonic(), None
         _line.close()
     return _known[1]
 
@@ -34,13 +34,19 @@ def default_gpus():
     if own is not None:
         return own
     seen = derate_client.seen_gpus()
-    if not seen:
+    if seen is None:
         return None
-    uuids = {gpu["uuid"] for gpu in seen}
-    known = _measured()
-    mine = [uuid for uuid in known if uuid in uuids or uuid.startswith(_SIMULATED)]
-    if len(mine) == len(known):
+    uuids, known = [gpu["uuid"] for gpu in seen], _measured()
+    if known is None:  # all that are measured can be more than this program's
+        mine, all_mine = uuids, False
+    else:
+        mine = [uuid for uuid in known if uuid in uuids or uuid.startswith(_SIMULATED)]
+        all_mine = len(mine) == len(known)
+    if all_mine:
         return None
+    if seen.silent:
+        raise Unknown(f"{len(seen.silent)} GPUs do not answer: whether they are this program's is "
+                      "not known; name GPUs by UUID")
     if not mine:
         raise Unknown("none of the GPUs that are measured is one of this program's")
     return ",".join(mine)

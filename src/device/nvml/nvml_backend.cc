@@ -4,7 +4,6 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,34 +33,48 @@ Result<std::string> without_instances(const NvmlLibrary& library, const std::str
   return to_string(list);
 }
 
-// Only names are queried. Empty: it has no UUID now.
-std::optional<SeenGpu> see_gpu(const NvmlLibrary& library, int index) {
+// Whether its MIG mode is on, and which instances there are then.
+void see_instances(const NvmlLibrary& library, nvml::Device device, SeenGpu& out) {
   const NvmlFunctions& nvml = library.functions();
-  NvmlCalls calls(library);
+  if (nvml.mig_mode == nullptr) return;
+  unsigned int mig = 0, pending = 0;
+  const nvml::Return code = nvml.mig_mode(device, &mig, &pending);
+  if (code != nvml::Return::success) {
+    out.instances_unread = library.error(code, "nvmlDeviceGetMigMode").code != Errc::not_supported;
+    return;
+  }
+  out.mig = mig != 0;
+  if (!out.mig) return;
+  const auto instances = list_mig_devices(library, device);
+  out.instances_unread = !instances.ok();
+  if (!instances.ok()) return;
+  for (const MigDevice& each : *instances)
+    out.instances.push_back(
+        {each.uuid, static_cast<int>(each.gpu_instance), static_cast<int>(each.compute_instance)});
+}
+
+// Only names are queried. Errors: those of its handle and its UUID.
+Result<SeenGpu> see_gpu(const NvmlLibrary& library, int index) {
+  const NvmlFunctions& nvml = library.functions();
   nvml::Device device = nullptr;
   char uuid[nvml::kUuidSize] = {}, name[nvml::kNameSize] = {};
   nvml::PciInfo pci{};
-  unsigned int minor = 0, mig = 0, pending = 0;
-  if (!calls.ok("nvmlDeviceGetHandleByIndex_v2", nvml.device_by_index,
-                static_cast<unsigned int>(index), &device) ||
-      !calls.ok("nvmlDeviceGetUUID", nvml.uuid, device, uuid, nvml::kUuidSize))
-    return std::nullopt;
+  unsigned int minor = 0;
+  nvml::Return code = nvml.device_by_index(static_cast<unsigned int>(index), &device);
+  if (code != nvml::Return::success) return library.error(code, "nvmlDeviceGetHandleByIndex_v2");
+  code = nvml.uuid(device, uuid, nvml::kUuidSize);
+  if (code != nvml::Return::success) return library.error(code, "nvmlDeviceGetUUID");
   SeenGpu out;
   out.id.index = index;
   out.id.uuid = nvml_text(uuid);
+  NvmlCalls calls(library);
   if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
     out.id.name = nvml_text(name);
   if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
     out.id.pci_bus_id = nvml_text(pci.bus_id);
   if (calls.ok("nvmlDeviceGetMinorNumber", nvml.minor_number, device, &minor))
     out.minor = static_cast<int>(minor);
-  out.mig = calls.ok("nvmlDeviceGetMigMode", nvml.mig_mode, device, &mig, &pending) && mig != 0;
-  if (!out.mig) return out;
-  const auto instances = list_mig_devices(library, device);
-  if (!instances.ok()) return out;
-  for (const MigDevice& each : *instances)
-    out.instances.push_back(
-        {each.uuid, static_cast<int>(each.gpu_instance), static_cast<int>(each.compute_instance)});
+  see_instances(library, device, out);
   return out;
 }
 
@@ -98,14 +111,13 @@ Result<OpenGpu> open_gpu(NvmlDevices& devices, const GpuId& id, NvmlPatience pat
 
 }  // namespace
 
-Result<SeenGpus> see_nvml_gpus() {
-  constexpr std::chrono::seconds kDeadline(2);
-  const auto library = TRY(NvmlLibrary::load());
+Result<SeenGpus> see_nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library,
+                               Duration patience) {
   const int count = TRY(count_devices(*library));
   // Each on a thread of its own: one that hangs keeps no name from the others.
-  std::vector<std::future<std::optional<SeenGpu>>> pending;
+  std::vector<std::future<Result<SeenGpu>>> pending;
   for (int index = 0; index < count; ++index) {
-    auto promise = std::make_shared<std::promise<std::optional<SeenGpu>>>();
+    auto promise = std::make_shared<std::promise<Result<SeenGpu>>>();
     pending.push_back(promise->get_future());
     start_thread([promise, library = library, index]() mutable {
       auto seen = see_gpu(*library, index);
@@ -115,18 +127,30 @@ Result<SeenGpus> see_nvml_gpus() {
   }
   SeenGpus out;
   const SystemClock clock;
-  const Instant end = clock.now() + kDeadline;
-  for (auto& answer : pending) {
+  const Instant end = clock.now() + patience;
+  for (int index = 0; index < count; ++index) {
+    auto& answer = pending[static_cast<std::size_t>(index)];
     const Duration left = std::max(Duration{}, end - clock.now());
-    auto gpu = answer.wait_for(left) == std::future_status::ready ? answer.get() : std::nullopt;
-    if (gpu)
+    auto gpu = answer.wait_for(left) == std::future_status::ready
+                   ? answer.get()
+                   : Error{Errc::gpu_stuck, "does not answer"};
+    if (gpu.ok())
       out.gpus.push_back(*std::move(gpu));
-    else
-      ++out.silent;
+    else if (gpu.error().code != Errc::no_permission)
+      out.silent.push_back(index);
   }
   out.driver = library;
   return out;
 }
+
+namespace {
+
+Result<SeenGpus> load_and_see(Duration patience) {
+  const auto library = TRY(NvmlLibrary::load());
+  return see_nvml_gpus(library, patience);
+}
+
+}  // namespace
 
 Backend nvml_backend(NvmlPatience patience) {
   // Only an opened GPU says which one it is: those that nobody chose close with the back end.
@@ -134,7 +158,7 @@ Backend nvml_backend(NvmlPatience patience) {
   return {
       .name = "the NVIDIA driver",
       .capabilities = {.hardware = true},
-      .see = see_nvml_gpus,
+      .see = load_and_see,
       .list = [devices](const std::string& choice) { return list_gpus(*devices, choice); },
       .open = [devices, patience](const GpuId& id) { return open_gpu(*devices, id, patience); }};
 }

@@ -1,7 +1,10 @@
 // The machine's NVIDIA GPUs as a back end.
 #pragma once
 
+#include <memory>
+
 #include "device/backend.h"
+#include "device/nvml/nvml_library.h"
 #include "device/nvml/nvml_thread.h"
 
 namespace derate {
@@ -11,9 +14,11 @@ namespace derate {
 // Errors of list(): those of NVML; gpu_stuck and others where no GPU at all could be opened.
 Backend nvml_backend(NvmlPatience patience);
 
-// The GPUs of this process's view, without opening one; may hang as any driver call. Errors: those
-// of loading NVML and of counting.
-Result<SeenGpus> see_nvml_gpus();
+// The GPUs of this process's view, without opening one. Loading and counting may hang as any driver
+// call; a GPU that does not answer within `patience` after that is silent. One that gives
+// no_permission is of another view: NVML counts it, CUDA does not. Errors: those of counting.
+Result<SeenGpus> see_nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library,
+                               Duration patience);
 
 // One GPU, opened on the calling thread without a call to any other: for a process that may hang.
 Result<std::unique_ptr<ClockControl>> open_nvml_to_restore(const std::string& uuid);

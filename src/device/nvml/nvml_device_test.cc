@@ -4,6 +4,10 @@
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
 
+#include <future>
+#include <thread>
+
+#include "device/nvml/nvml_backend.h"
 #include "fakenvml/test_nvml.h"
 
 namespace derate {
@@ -365,6 +369,51 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   EXPECT_EQ(later.size(), 3u);
   for (const auto& process : later) EXPECT_FALSE(process.sm_utilisation);
   EXPECT_EQ(gpu.asked_since, 10'000'000u);
+}
+
+// A GPU that a device cgroup denies is counted by NVML and is none of this process's; one that
+// fails or hangs can be.
+TEST(SeenGpus, DeniedGpusAreOfAnotherViewAndSilentOnesMayBeOfThis) {
+  StagedNvml fake;
+  for (int i = 0; i < 3; ++i) fake.add_gpu();
+  fake.failing = {{"open 0", Return::no_permission}, {"open 2", Return::unknown}};
+  const std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(StagedNvml::functions());
+  const auto seen = *see_nvml_gpus(library, 10s);
+  ASSERT_EQ(seen.gpus.size(), 1u);
+  EXPECT_EQ(seen.gpus[0].id.index, 1);
+  EXPECT_EQ(seen.gpus[0].id.uuid, fake.gpus[1]->uuid);
+  EXPECT_EQ(seen.silent, std::vector{2});
+}
+
+TEST(SeenGpus, OneThatHangsKeepsNoNameFromTheOthers) {
+  StagedNvml fake;
+  for (int i = 0; i < 2; ++i) fake.add_gpu();
+  static std::promise<void> goes_on;
+  static const std::shared_future<void> wait = goes_on.get_future().share();
+  NvmlFunctions functions = StagedNvml::functions();
+  functions.device_by_index = [](unsigned int index, nvml::Device* device) {
+    if (index != 1) return StagedNvml::functions().device_by_index(index, device);
+    wait.wait();
+    return Return::unknown;
+  };
+  const std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(functions);
+  const auto seen = *see_nvml_gpus(library, 300ms);
+  EXPECT_EQ(seen.gpus.size(), 1u);
+  EXPECT_EQ(seen.silent, std::vector{1});
+  goes_on.set_value();
+  while (library.use_count() > 2) std::this_thread::yield();  // ours, and that of `seen`
+}
+
+TEST(SeenGpus, MigModeIsSeenWithoutInstances) {
+  StagedNvml fake;
+  fake.add_gpu().mig = 1;
+  const std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(StagedNvml::functions());
+  const auto seen = *see_nvml_gpus(library, 10s);
+  ASSERT_EQ(seen.gpus.size(), 1u);
+  EXPECT_TRUE(seen.gpus[0].mig);
+  EXPECT_FALSE(seen.gpus[0].instances_unread);
+  fake.failing = {{"nvmlDeviceGetMigMode", Return::unknown}};
+  EXPECT_TRUE((*see_nvml_gpus(library, 10s)).gpus[0].instances_unread);
 }
 
 // Lists of the _v3 calls whose rows have `kRow` bytes, as many as `wide_rows` says.

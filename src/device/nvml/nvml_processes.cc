@@ -109,7 +109,7 @@ Result<ProcessTable> read_table(const NvmlLibrary& library, std::span<const Proc
                                 bool mig) {
   const NvmlFunctions& nvml = library.functions();
   ProcessTable table;
-  bool supported = false;
+  bool supported = false, lists_computing = false;
   const std::pair<ListCall, const char*> lists[] = {{compute_call(nvml), kComputeProcesses},
                                                     {graphics_call(nvml), kGraphicsProcesses}};
   for (const auto& [call, name] : lists) {
@@ -121,7 +121,9 @@ Result<ProcessTable> read_table(const NvmlLibrary& library, std::span<const Proc
       return error;  // half a list would pass for a whole one
     }
     supported = true;
-    add_list(list, mig, name == kComputeProcesses, table);
+    lists_computing = lists_computing || name == kComputeProcesses;
+    // Where the driver has one list alone, nothing says that a process only draws.
+    add_list(list, mig, name == kComputeProcesses || !lists_computing, table);
   }
   if (supported) return table;
   return Error{Errc::not_supported, "this GPU or its driver does not list processes"};
@@ -218,14 +220,17 @@ Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, W
       });
   // not_found says that no process worked since then.
   out.answered = code == Return::success || code == Return::not_found;
-  for (const auto& sample : samples) out.by_pid[sample.pid];
+  for (const auto& sample : samples) out.by_pid[sample.pid];  // of garbage alone nothing is known
   std::erase_if(samples, [&](const nvml::ProcessUtilization& sample) {
-    return sample.sm > kPercentMax || sample.memory > kPercentMax || sample.time_us > end_us;
+    return sample.sm > kPercentMax || sample.memory > kPercentMax || sample.time_us > end_us ||
+           sample.time_us < since;
   });
   for (const auto& sample : samples) seen.time_us = std::max(seen.time_us, sample.time_us);
   std::map<unsigned int, unsigned long long> newest;
   for (const auto& sample : samples) {
-    if (sample.time_us + kFreshUs < seen.time_us || sample.time_us < newest[sample.pid]) continue;
+    // Of the first reading nobody knows since when it is: what had stopped by then is not known.
+    const bool before = since == 0 && sample.time_us + kFreshUs < seen.time_us;
+    if (before || sample.time_us < newest[sample.pid]) continue;
     newest[sample.pid] = sample.time_us;
     out.by_pid[sample.pid] = Utilisations::Used{percent(sample.sm), percent(sample.memory)};
   }

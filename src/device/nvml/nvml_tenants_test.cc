@@ -334,6 +334,29 @@ TEST_F(NvmlTenantsTest, UtilisationsAreOfTheTimeSinceTheLastAsking) {
   for (const GpuProcess& one : processes_after(*device, 1s)) EXPECT_FALSE(one.sm_utilisation);
 }
 
+// Ticks of 5 s: who stopped 2 s before the second one worked in its time, and is no riddle.
+TEST_F(NvmlTenantsTest, AnOldSampleBetweenTwoReadingsIsOfTheTimeBetweenThem) {
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
+  gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {11, sampled(), 60, 5, 0, 0}};
+  const auto device = open();
+  (void)device->tenancy();
+  clock.advance(3s);
+  gpu.process_utilization = {{10, sampled(), 40, 5, 0, 0}};
+  clock.advance(2s);
+  gpu.process_utilization.push_back({11, sampled(), 99, 5, 0, 0});
+  const auto processes = device->tenancy()->processes;
+  EXPECT_EQ(processes[0].sm_utilisation, percent(40));
+  EXPECT_EQ(processes[1].sm_utilisation, percent(99));
+}
+
+// Where the driver lists no computing processes nothing says that one of the others only draws.
+TEST_F(NvmlTenantsTest, WhoIsOnlyInTheGraphicsListMayComputeWhereThereIsNoOther) {
+  gpu.graphics = {{10, 1, 0, 0}};
+  EXPECT_FALSE(open()->tenancy()->processes[0].computes);
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v2", Return::not_supported}};
+  EXPECT_TRUE(open()->tenancy()->processes[0].computes);
+}
+
 // Rubbish whose time is rubbish must not hide what comes later.
 TEST_F(NvmlTenantsTest, TheTimeOfAGarbageEntryIsNotBelieved) {
   gpu.compute = {{10, 1, 0, 0}};

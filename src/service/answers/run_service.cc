@@ -47,6 +47,12 @@ std::string works_elsewhere(const GpuId& id) {
       id.index, id.uuid);
 }
 
+std::string command_not_seen(int index, bool others_seen) {
+  return fmt::format("GPU {}: no process of the command was seen there; what {}", index,
+                     others_seen ? "others used there is not in this account"
+                                 : "ran there is taken for the command's (docs/run.md)");
+}
+
 RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)
     : clock_(clock), fleet_(fleet), works_(std::move(works)), log_(std::move(log)) {
   clients.add<RunBegin, RunShow, RunEnd, RunRelease>(
@@ -84,6 +90,7 @@ void RunService::look_elsewhere(Run& run) {
 
 void RunService::step(Run& run, Place& place) {
   place.command_seen = place.command_seen || works_.below(place.id.uuid, run.pid);
+  place.others_seen = place.others_seen || works_.others(place.id.uuid, run.begun);
   if (place.state == Place::State::ended) return;
   if (fleet_.find(place.id.uuid) == nullptr) return end(run, place, "it is not here any more");
   auto against = objection(run, place);
@@ -238,6 +245,7 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
   Run run{.name = name_of(peer),
           .uid = peer.uid,
           .pid = peer.pid,
+          .begun = works_.begun_by(peer.pid, peer.uid),
           .process = peer.process,
           .groups = peer.groups,
           .wanted = std::move(wanted),
@@ -281,6 +289,7 @@ Result<RunService::Json> RunService::obey(const RunShow&, const Peer& peer) {
     view.promised_performance_ratio = place.promise;
     if (place.ledger) put_figures(view, place.ledger->figures());
     view.command_seen = place.command_seen;
+    view.others_seen = place.others_seen;
     out.gpus.push_back(std::move(view));
   }
   return answer_json(out);

@@ -23,6 +23,8 @@ namespace derate {
 
 // A sentence: the command of a run works on that GPU, which is none of the run's.
 std::string works_elsewhere(const GpuId& id);
+// Another: none of its processes was seen on a governed GPU, and whose the account's figures are.
+std::string command_not_seen(int index, bool others_seen);
 
 class RunService {
  public:
@@ -38,6 +40,10 @@ class RunService {
     std::function<GpuUsers(const std::string& gpu)> users;
     // It has that process, or one below it.
     std::function<bool(const std::string& gpu, std::int64_t pid)> below;
+    // It has a process that is not that command's (WorkloadTracker::others_work_on).
+    std::function<bool(const std::string& gpu, const ProcessId& command)> others;
+    // The process that begins a run.
+    std::function<ProcessId(std::int64_t pid, std::uint32_t uid)> begun_by;
   };
 
   // Adds its commands to `clients`. All of them outlive it.
@@ -64,11 +70,13 @@ class RunService {
     std::optional<Ledger> ledger;
     std::optional<double> promise;  // performance
     bool command_seen = false;      // a process of the run's own, or of one below it
+    bool others_seen = false;       // one that is not the command's
   };
   struct Run {
     std::string name;  // no two have the same
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
+    ProcessId begun = {};       // of that pid, with its start
     SharedHandle process = {};  // with which the run ends: until then its number is its own
     std::vector<gid_t> groups = {};
     PolicyAssignment wanted;

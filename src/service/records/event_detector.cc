@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "policy/registry/registry.h"
 #include "service/records/snapshot.h"
 
 namespace derate {
@@ -49,6 +50,9 @@ void EventDetector::tell(EventKind kind, const GpuId& gpu, const std::string& wh
 void EventDetector::take(const GpuRecord& each) {
   Known& known = known_[each.gpu.uuid()];
   known.index = each.gpu.id().index;
+  const PolicyAssignment* const by = each.gpu.policy();
+  const Duration tick = by != nullptr ? policy_tick(by->policy.params) : Duration::zero();
+  known.meter.set_max_gap(std::max(max_gap_, 2 * tick));
   see_answers(each, known);
   see_governing(each, known);
   see_promise(each, known);
@@ -266,6 +270,8 @@ void EventDetector::take(const AuditEntry& entry) {
   add_text(event.fields, "error", entry.error);
   emit_(std::move(event));
 }
+
+void EventDetector::set_max_gap(Duration max_gap) { max_gap_ = max_gap; }
 
 void EventDetector::closed() {
   for (auto& [uuid, known] : known_) known = Known{.index = known.index};

@@ -27,6 +27,8 @@ class EventDetector {
   // Between two records what was so is taken to go on for no longer.
   static constexpr Duration kLongestHeld = std::chrono::seconds(2);
 
+  // Energy counters and power are compared where readings are no further apart.
+  void set_max_gap(Duration max_gap);
   // `clock` outlives it.
   EventDetector(const Clock& clock, Emit emit) : clock_(clock), emit_(std::move(emit)) {}
 
@@ -77,6 +79,7 @@ class EventDetector {
 
   const Clock& clock_;
   Emit emit_;
+  Duration max_gap_ = kLongestHeld;
   std::map<std::string, Known> known_;  // by UUID
 };
 

@@ -455,16 +455,55 @@ std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gp
   return gpus;
 }
 
+namespace {
+
+// The process with that number, or one below it.
+bool is_below(const GpuProcessTenant& tenant, std::int64_t pid) {
+  const auto& above = tenant.process.ancestors;
+  return tenant.process.pid == pid ||
+         std::any_of(above.begin(), above.end(),
+                     [&](const Ancestor& each) { return each.pid == pid; });
+}
+
+// Helpers of the system are nobody's work: what of root only draws (an X server), and root's server
+// of MPS, if its clients are listed, too. docs/tenants.md has the rule.
+bool is_helper(const GpuProcessTenant& tenant, const GpuTenants& gpu) {
+  if (tenant.process.uid != 0u) return false;
+  const bool serves = tenant.process.name.starts_with("nvidia-cuda-mps");
+  return !tenant.computes || (serves && gpu.lists_mps_clients);
+}
+
+// For whom it works; a subordinate id (a rootless container's user) stands for its owner.
+std::optional<std::uint32_t> user_of(const ProcessFacts& process, const PersonOf& person) {
+  const auto uid = process.works_for ? process.works_for : process.uid;
+  return uid ? std::optional(person(*uid)) : std::nullopt;
+}
+
+}  // namespace
+
 bool WorkloadTracker::works_below(const std::string& gpu, std::int64_t pid) const {
-  const auto below = [&](const GpuProcessTenant& tenant) {
-    const auto& above = tenant.process.ancestors;
-    return tenant.process.pid == pid ||
-           std::any_of(above.begin(), above.end(),
-                       [&](const Ancestor& each) { return each.pid == pid; });
-  };
   return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
+    const auto below = [&](const GpuProcessTenant& tenant) { return is_below(tenant, pid); };
     return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), below);
   });
+}
+
+bool WorkloadTracker::others_work_on(const std::string& gpu, const ProcessId& command) const {
+  const auto is_others = [&](const GpuProcessTenant& tenant, const GpuTenants& there) {
+    const auto user = user_of(tenant.process, options_.person);
+    if (!user || is_helper(tenant, there) || is_below(tenant, command.pid)) return false;
+    const bool began_after = command.started != 0 && tenant.process.started >= command.started;
+    return user != command.uid || !began_after;
+  };
+  return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
+    return each.id.uuid == gpu &&
+           std::any_of(each.tenants.begin(), each.tenants.end(),
+                       [&](const GpuProcessTenant& tenant) { return is_others(tenant, each); });
+  });
+}
+
+ProcessId WorkloadTracker::begun_by(std::int64_t pid, std::uint32_t uid) const {
+  return {pid, uid, options_.readers.start(pid).value_or(0)};
 }
 
 bool WorkloadTracker::has_listed() const {
@@ -475,9 +514,11 @@ bool WorkloadTracker::has_listed() const {
 
 std::vector<GpuTenants> WorkloadTracker::tenants(std::span<const Gpu> gpus) const {
   std::vector<GpuTenants> out;
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    out.push_back(
-        {gpus[i].source->capability().id, tenants_of(listings_[i]), gpus[i].policy_delta});
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Capability& gpu = gpus[i].source->capability();
+    out.push_back({gpu.id, tenants_of(listings_[i]), gpus[i].policy_delta,
+                   gpu.architecture >= Architecture::volta});
+  }
   return out;
 }
 
@@ -512,25 +553,16 @@ std::optional<std::uint32_t> GpuUsers::other_than(std::uint32_t uid) const {
 
 namespace {
 
-// Helpers of the system are nobody's work: what of root only draws (an X server), and root's server
-// of MPS, whose clients are listed, too. docs/tenants.md has the rule.
-bool is_helper(const GpuProcessTenant& tenant) {
-  if (tenant.process.uid != 0u) return false;
-  return !tenant.computes || tenant.process.name.starts_with("nvidia-cuda-mps");
-}
-
-void add_users(std::span<const GpuProcessTenant> tenants, GpuUsers& out) {
+void add_users(const GpuTenants& gpu, const PersonOf& person, GpuUsers& out) {
   bool computing_helper = false, works = false;
-  for (const GpuProcessTenant& tenant : tenants) {
-    if (is_helper(tenant)) {
+  for (const GpuProcessTenant& tenant : gpu.tenants) {
+    if (is_helper(tenant, gpu)) {
       computing_helper = computing_helper || tenant.computes;
       continue;
     }
     works = true;
-    if (tenant.process.works_for)
-      out.uids.insert(*tenant.process.works_for);
-    else if (tenant.process.uid)
-      out.uids.insert(*tenant.process.uid);
+    if (const auto user = user_of(tenant.process, person))
+      out.uids.insert(*user);
     else
       out.unknown = true;
   }
@@ -547,7 +579,7 @@ GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
     if (each.id.uuid != gpu) continue;
     // Nobody knows who has come since a list that is old.
     out.unknown = i >= listings_.size() || clock_.now() - listings_[i].listed > 3 * list_every_;
-    add_users(each.tenants, out);
+    add_users(each, options_.person, out);
   }
   return out;
 }

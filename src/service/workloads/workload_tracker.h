@@ -45,8 +45,9 @@ class WorkloadTracker {
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     Log log = {};
-    // Whose share of the places a user takes (integ/subordinate_ids.h).
-    std::function<std::uint32_t(std::uint32_t uid)> person = [](std::uint32_t uid) { return uid; };
+    // Whose share of the places a user takes, and as whom its processes count
+    // (integ/subordinate_ids.h).
+    PersonOf person = [](std::uint32_t uid) { return uid; };
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   static constexpr Duration kListEvery = std::chrono::seconds(1);
@@ -99,6 +100,12 @@ class WorkloadTracker {
   bool command_works_on(const std::string& gpu) const {
     return command_ != 0 && works_below(gpu, command_);
   }
+  // Whether a process works there that is not the command's: it is not below it, and of another
+  // user or begun before it. What a daemon starts for a command (a container, a Slurm task) is the
+  // command's by that. Processes of which nothing is known do not count.
+  bool others_work_on(const std::string& gpu, const ProcessId& command) const;
+  // That process of that user, which is there now.
+  ProcessId begun_by(std::int64_t pid, std::uint32_t uid) const;
   // Whose processes work on the GPU with that UUID, as they were last listed.
   GpuUsers users_of(const std::string& gpu) const;
   bool works_on(const std::string& gpu, std::uint32_t uid) const {

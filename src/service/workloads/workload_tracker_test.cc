@@ -32,6 +32,7 @@ class LazySource final : public TelemetrySource {
     ++answered;
     return Tenancy{};
   }
+  void is_of(Architecture architecture) { capability_.architecture = architecture; }
   bool listing = false, splitting = false, mute = false;
   int polls = 0, answered = 0;
   std::vector<GpuProcess> listed;
@@ -69,32 +70,49 @@ TEST(Sources, AListThatWasBegunOfAnotherIsNotWaitedFor) {
   EXPECT_EQ(source.polls, 0);
 }
 
-// Whose processes of these work on a GPU.
-GpuUsers users_of(std::vector<GpuProcess> processes,
-                  const std::map<std::int64_t, ProcessFacts>& facts) {
+// A GPU on which these work, as it was last listed.
+struct ListedGpu {
   FakeClock clock;
   LazySource source;
-  source.listed = std::move(processes);
-  ProcessReaders readers;
-  readers.facts = [&](std::int64_t pid) -> std::optional<ProcessFacts> {
-    const auto at = facts.find(pid);
-    if (at == facts.end()) return std::nullopt;
-    ProcessFacts out = at->second;
-    out.pid = pid;
-    out.started = 1;
-    return out;
-  };
-  readers.start = [](std::int64_t) { return 1; };
-  readers.ancestors = [](const ProcessFacts&) { return std::vector<Ancestor>(); };
-  readers.asked = [](std::int64_t) { return ""; };
-  WorkloadTracker tracker(clock, {.readers = readers, .where = BackgroundWorker::Where::at_once});
-  const WorkloadTracker::Gpu gpus[] = {{&source, 1}};
-  for (int i = 0; i < 3; ++i) {
-    clock.advance(2s);
-    tracker.begin_listing(gpus);
-    (void)tracker.update(gpus);
+  std::optional<WorkloadTracker> tracker;
+
+  ListedGpu(std::vector<GpuProcess> processes, const std::map<std::int64_t, ProcessFacts>& facts,
+            Architecture architecture = Architecture::hopper) {
+    source.is_of(architecture);
+    source.listed = std::move(processes);
+    ProcessReaders readers;
+    readers.facts = [facts](std::int64_t pid) -> std::optional<ProcessFacts> {
+      const auto at = facts.find(pid);
+      if (at == facts.end()) return std::nullopt;
+      ProcessFacts out = at->second;
+      out.pid = pid;
+      if (out.started == 0) out.started = 1;
+      return out;
+    };
+    readers.start = [](std::int64_t) { return 1; };
+    readers.ancestors = [](const ProcessFacts& process) { return process.ancestors; };
+    readers.asked = [](std::int64_t) { return ""; };
+    readers.hold = [](std::int64_t) { return ProcessHandle(); };
+    tracker.emplace(clock,
+                    WorkloadTracker::Options{
+                        .readers = readers,
+                        .person = [](std::uint32_t uid) { return uid >= 100'000 ? 1000u : uid; },
+                        .where = BackgroundWorker::Where::at_once});
+    const WorkloadTracker::Gpu gpus[] = {{&source, 1}};
+    for (int i = 0; i < 3; ++i) {
+      clock.advance(2s);
+      tracker->begin_listing(gpus);
+      (void)tracker->update(gpus);
+    }
   }
-  return tracker.users_of(source.capability().id.uuid);
+  std::string uuid() const { return source.capability().id.uuid; }
+};
+
+GpuUsers users_of(std::vector<GpuProcess> processes,
+                  const std::map<std::int64_t, ProcessFacts>& facts,
+                  Architecture architecture = Architecture::hopper) {
+  const ListedGpu gpu(std::move(processes), facts, architecture);
+  return gpu.tracker->users_of(gpu.uuid());
 }
 
 ProcessFacts of_user(std::uint32_t uid, std::optional<std::uint32_t> works_for = {}) {
@@ -122,6 +140,48 @@ TEST(UsersOfAGpu, HelpersOfTheSystemAreNoOtherUser) {
   EXPECT_EQ(users_of({work, mps}, {{10, of_user(1000)}, {12, of_user(1001)}}).uids,
             (Uids{1000, 1001}));
   EXPECT_EQ(users_of({work}, {{10, of_user(0)}}).uids, Uids{0});
+}
+
+// Before Volta the driver lists no client of a server of MPS: that can be at work for anybody,
+// whoever else is there.
+TEST(UsersOfAGpu, AServerOfMpsWhoseClientsAreNotListedIsNoHelper) {
+  const GpuProcess work{.pid = 10, .name = "train"};
+  const GpuProcess mps{.pid = 12, .name = "nvidia-cuda-mps-server"};
+  const std::map<std::int64_t, ProcessFacts> facts{{10, of_user(1000)}, {12, of_user(0)}};
+  using Uids = std::set<std::uint32_t>;
+  EXPECT_EQ(users_of({work, mps}, facts, Architecture::volta).uids, Uids{1000});
+  EXPECT_EQ(users_of({work, mps}, facts, Architecture::pascal).uids, (Uids{0, 1000}));
+  EXPECT_EQ(users_of({work, mps}, facts, Architecture::unknown).uids, (Uids{0, 1000}));
+}
+
+// A container of rootless Docker or Podman: its root is the user, its other users have subordinate
+// ids.
+TEST(UsersOfAGpu, SubordinateIdsCountAsTheirOwner) {
+  EXPECT_EQ(users_of({{.pid = 10, .name = "train"}}, {{10, of_user(100'999)}}).uids,
+            (std::set<std::uint32_t>{1000}));
+}
+
+// What a daemon starts for a command, a container or a Slurm task, is not below the command.
+TEST(UsersOfAGpu, OthersAreOfAnotherUserOrBeganBeforeTheCommand) {
+  const ProcessId command{.pid = 5, .uid = 1000, .started = 50};
+  const auto others = [&](ProcessFacts facts, std::uint64_t started, bool computes = true) {
+    facts.started = started;
+    const ListedGpu gpu({{.pid = 10, .name = "train", .computes = computes}}, {{10, facts}});
+    return gpu.tracker->others_work_on(gpu.uuid(), command);
+  };
+  EXPECT_FALSE(others(of_user(1000), 60));
+  EXPECT_TRUE(others(of_user(1000), 40));
+  EXPECT_TRUE(others(of_user(1001), 60));
+  EXPECT_TRUE(others(of_user(0), 60));
+  EXPECT_FALSE(others(of_user(0), 40, false));  // a display
+  EXPECT_FALSE(others(of_user(0, 1000), 60));   // sudo docker run, in the user's control group
+  EXPECT_TRUE(others(of_user(0, 1000), 40));
+  ProcessFacts below = of_user(1000);
+  below.ancestors = {5};
+  EXPECT_FALSE(others(below, 40));
+  const ListedGpu gpu({{.pid = 10, .name = "train"}}, {{10, of_user(1000)}});
+  EXPECT_TRUE(gpu.tracker->others_work_on(gpu.uuid(), {5, 1000, 0}));  // not known since when
+  EXPECT_FALSE(gpu.tracker->others_work_on("GPU-other", command));
 }
 
 TEST(UsersOfAGpu, RootInAUsersControlGroupWorksForThatUser) {
