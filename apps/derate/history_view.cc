@@ -79,7 +79,7 @@ void add_sums(HistorySums& sums, const HistorySeriesView& series, double step) {
 }
 
 std::string row_name(const HistorySeriesView& series) {
-  const std::string gpu = series.index ? "GPU " + gpu_cell(*series.index, series.gpu) : series.gpu;
+  std::string gpu = series.index ? "GPU " + gpu_cell(*series.index, series.gpu) : series.gpu;
   if (series.kind == "gpu") return gpu;
   std::string who = series.process.empty() ? series.tenant : series.process;
   if (series.pid) who += fmt::format(" ({})", *series.pid);

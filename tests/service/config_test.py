@@ -53,8 +53,9 @@ class Config(service.Machine):
         return done.stdout
 
     def policy(self):
-        gpus = json.loads((self.folder / "run/state.json").read_text())["gpus"]
-        return gpus[0].get("policy")
+        state = self.folder / "run/state.json"  # written after the first round
+        wait_for(state.exists, "derated publishes its state")
+        return json.loads(state.read_text())["gpus"][0].get("policy")
 
     def test_set_diff_unset(self):
         self.assertIn("nothing is written: 2 settings have changed",
