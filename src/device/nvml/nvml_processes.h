@@ -55,7 +55,7 @@ struct UtilisationsSeen {
 // The driver's newest sample for each process since `seen`, which becomes the newest sample's time;
 // from 0 over what the driver kept, some seconds. A process that has stopped since `seen` has the
 // sample of when it worked: it is of the time between two readings, as long as that may be. A
-// sample of a time beyond `now`, or before what was asked for, is garbage; a mark that lies there
+// sample of a time beyond `now`, or before the requested one, is garbage; a mark that lies there
 // was made before the clock went back, and is forgotten.
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen);
