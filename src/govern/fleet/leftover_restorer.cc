@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "device/clock_control.h"
 #include "govern/fleet/restore_left.h"
 #include "govern/lease.h"
 #include "govern/restore_settings.h"
