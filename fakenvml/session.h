@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "fakenvml/abi.h"
@@ -112,11 +113,11 @@ nvml::Return give_now(const char* function, nvml::Device device, T* out, F value
 // value made of `call`, or of `now`. It is a C function of its own: faults are injected by its
 // name.
 #define GIVES(name, T, value)                                                                    \
-  nvml::Return name(nvml::Device device, T* out) {                                               \
+  nvml::Return name(nvml::Device device, std::add_pointer_t<T> out) {                            \
     return give(__func__, device, out, []([[maybe_unused]] const Call& call) { return value; }); \
   }
 #define GIVES_NOW(name, T, value)                                                    \
-  nvml::Return name(nvml::Device device, T* out) {                                   \
+  nvml::Return name(nvml::Device device, std::add_pointer_t<T> out) {                \
     return give_now(__func__, device, out, [](const GpuNow& now) { return value; }); \
   }
 

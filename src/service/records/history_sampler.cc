@@ -18,15 +18,15 @@ HistorySampler::Gpu& HistorySampler::gpu(const std::string& uuid) {
 }
 
 void HistorySampler::put(const std::string& uuid, std::vector<SecondPart> parts) {
-  for (auto& [begin, key, point] : parts) {
-    key.gpu = uuid;
-    auto& known = ready_[begin];
+  for (SecondPart& part : parts) {
+    part.key.gpu = uuid;
+    auto& known = ready_[part.begin];
     const auto same = std::find_if(known.begin(), known.end(),
-                                   [&, &of = key](const auto& part) { return part.key == of; });
+                                   [&](const auto& each) { return each.key == part.key; });
     if (same != known.end())
-      same->point.fold(point);
+      same->point.fold(part.point);
     else
-      known.push_back({std::move(key), point});
+      known.push_back({std::move(part.key), part.point});
   }
 }
 

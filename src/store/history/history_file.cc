@@ -66,8 +66,8 @@ constexpr const char* kHistoryMigrations[] = {
 };
 constexpr const char* kHistoryReads[] = {
     "SELECT total_ms, swept_ms FROM run",
-    "SELECT id, kind, gpu, policy, tenant, pid, process, user, container, name_space, pod, job, "
-    "instance FROM series",
+    ("SELECT id, kind, gpu, policy, tenant, pid, process, user, container, name_space, pod, job, "
+     "instance FROM series"),
     "SELECT id, begin_unix_seconds, run_ms, gpu, tenant FROM recent",
     "SELECT id, run_ms, slots, parts FROM gpu_second",
     "SELECT id, run_ms, slots, parts FROM gpu_minute",
@@ -77,9 +77,9 @@ constexpr const char* kHistoryReads[] = {
     "SELECT id, run_ms, slots, parts FROM tenant_hour",
     "SELECT name, until_unix_seconds, run_ms FROM cut",
     "SELECT id, run_ms, time, kind, gpu, gpu_index, message, fields FROM event",
-    "SELECT id, run_ms, gpu, time, policy, source, who, rule, reason, asked_clock_mhz, "
-    "sm_clock_mhz, set_power_limit_watts, expected_performance_ratio, promised_performance_ratio, "
-    "bound FROM decision",
+    ("SELECT id, run_ms, gpu, time, policy, source, who, rule, reason, asked_clock_mhz, "
+     "sm_clock_mhz, set_power_limit_watts, expected_performance_ratio, "
+     "promised_performance_ratio, bound FROM decision"),
 };
 
 const char* kind_name(HistoryKind kind) { return kind == HistoryKind::gpu ? "gpu" : "tenant"; }
