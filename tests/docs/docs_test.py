@@ -2,7 +2,7 @@
 """The documentation against the program: verbs and options that it names exist, every setting and
 policy has its place, and files that it points to are there.
 
-    docs_test.py DERATE
+    docs_test.py DERATE [FACTOR]    FACTOR: of its limits of time, for slow builds
 """
 import json
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-DERATE = ""
+DERATE, LIMIT = "", 60
 
 
 def derate(*arguments):
-    done = subprocess.run([DERATE, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([DERATE, *arguments], capture_output=True, text=True, timeout=LIMIT)
     return done.stdout
 
 
@@ -63,7 +63,7 @@ class Docs(unittest.TestCase):
             if imported and not (experiment.parent / imported[1]).is_dir():
                 continue  # scripts/promise-table makes it
             done = subprocess.run([DERATE, "lab", "check", experiment, "--data", data],
-                                  capture_output=True, text=True, timeout=60)
+                                  capture_output=True, text=True, timeout=LIMIT)
             self.assertEqual((done.returncode, done.stderr), (0, ""), experiment.name)
 
     def test_commands_exist(self):
@@ -146,7 +146,7 @@ class Docs(unittest.TestCase):
         folder = ROOT / "tests/fixtures/h200-proxies"
         files = [folder / f"run{run}.{kind}" for run in (1, 2, 3) for kind in ("trace", "json")]
         done = subprocess.run([sys.executable, "-B", ROOT / "scripts/proxy_errors.py",
-                               "--markdown", *files], capture_output=True, text=True, timeout=60)
+                               "--markdown", *files], capture_output=True, text=True, timeout=LIMIT)
         rows = done.stdout.splitlines()
         self.assertGreater(len(rows), 15, done.stderr)
         page = (ROOT / "docs/real-gpu.md").read_text(encoding="utf-8")
@@ -161,4 +161,5 @@ class Docs(unittest.TestCase):
 
 if __name__ == "__main__":
     DERATE = sys.argv.pop(1)
+    LIMIT *= float(sys.argv.pop(1)) if len(sys.argv) > 1 else 1
     unittest.main()
