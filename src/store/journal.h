@@ -1,5 +1,6 @@
 // The settings found on each domain, on disk before the first of them is changed: whoever finds a
-// journal, after a crash or a kill, can restore them. One small JSON file a domain, a row a knob.
+// journal, after a crash or a kill, can restore them. A domain has a small JSON file, with a row a
+// knob.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Files that come with a message (SCM_RIGHTS). Nobody is asked for any, but whoever may send a
-// message may send files with it, and the last one to close a file may have to wait: for a peer
+// Files that come with a message (SCM_RIGHTS). No operation needs any, but every sender of a
+// message may send files with it, and the last process to close a file may have to wait: for a peer
 // (SO_LINGER of a TCP connection), for the process behind a FUSE file system. So no file of another
 // process is closed on the thread that serves.
 #pragma once
