@@ -1,6 +1,6 @@
 // The state of the simulated GPUs, shared with clients: a file that the server maps writable and
-// clients map read-only, so that reading a sensor costs no system call. Whatever changes together
-// lies in one SeqlockBox. Both sides are of one build: kStateVersion changes with the layout.
+// clients map read-only, so that reading a sensor costs no system call. Fields that change together
+// lie in one SeqlockBox. Both sides are of one build: kStateVersion changes with the layout.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Duties of derate-agent on threads of their own, next to its server's thread: pages that are kept
-// for a second (CachedPage), operations (ForwardPool), and streams. However derated hangs, each
-// answers in bounded time and holds up none of the others. A call to derated that hangs lasts no
+// for a second (CachedPage), operations (ForwardPool), and streams. Each answers in bounded time,
+// also while derated hangs, and holds up none of the others. A call to derated that hangs lasts no
 // longer than the process.
 #pragma once
 

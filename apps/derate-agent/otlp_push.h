@@ -1,5 +1,5 @@
-// Pushing derated's metrics to a receiver of OTLP/HTTP, over and over. What could not be sent is
-// not kept: counters are sums since derated's start, so the next ones have it.
+// Pushing derated's metrics to a receiver of OTLP/HTTP, over and over. Metrics that could not be
+// sent are not kept: counters are sums since derated's start, so that the next push has them.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// derate policy set, confirm, release, pause, resume: what the running daemon is told to do.
+// The verbs that change what the running daemon does: derate policy set, confirm, release, pause
+// and resume.
 #include "control.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// The daemon's round: governs the fleet, then serves requests, attribution, records and metrics.
-// One thread; nothing here waits for a GPU longer than the loop's patience.
+// The daemon's round: governs the fleet, then serves requests, attribution, records and metrics. It
+// runs on one thread and waits for no GPU longer than the loop's patience.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // Requests to a program that governs GPUs, a plain struct an operation, and its answers, with their
-// JSON. Whatever carries the text, it is the same; api/operations.h says what each does.
+// JSON. The JSON is the same over HTTP and over sockets; api/operations.h says what each request
+// does.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// From estimated watts to energies in whole millijoules that add up to the counter's step exactly.
+// The step from estimated watts to energies in whole millijoules that add up to the counter's step
+// exactly.
 #pragma once
 
 #include <cstdint>

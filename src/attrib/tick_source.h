@@ -1,6 +1,6 @@
 // Source of attribution's ticks, made of successive readings of a GPU's tenancy: energy steps,
-// cleaned counters, and the tenants that were there. Nothing that a sensor says can make an energy
-// negative or lose one unseen.
+// cleaned counters, and the tenants that were there. No reading of a sensor can make an energy
+// negative, or lose one without a trace.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Methods that learn beforehand, from runs where only one job used the GPU: what is published to
 // compare with, and the bound that nobody can pass. Formulas and sources:
-// docs/attribute-methods.md. Whoever has the runs makes the method; nothing is invented here.
+// docs/attribute-methods.md. The caller has the runs, and makes the method with them.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Which files are the configuration: one, and those of a folder that come after it.
+// The list of the configuration's files: one, and those of a folder that come after it.
 #pragma once
 
 #include <string>

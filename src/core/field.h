@@ -1,5 +1,6 @@
-// The fields of a sample by what is read at once: of each it is known when it was read, when its
-// value was last seen to change, and by whom it was read. Who needs a field says how fresh.
+// The fields of a sample, grouped by the call that reads them: the time of each reading, the last
+// time at which its value changed, and its reader. A policy that needs a field says how fresh it
+// has to be.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Progress of the work on a GPU, as a reported count. Where nobody reports one, the GPU's counters
-// stand for progress (signal/counters.h).
+// Progress of the work on a GPU, as a reported count. The GPU's counters stand for progress while
+// nobody reports any (signal/counters.h).
 #pragma once
 
 #include <cstdint>

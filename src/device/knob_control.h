@@ -1,5 +1,5 @@
 // Reading and writing the knobs of one domain by name, as journals have them: all that a restorer
-// needs. Who may include this file is as short a list as device/clock_control.h has.
+// needs. As few files may include this one as may include device/clock_control.h.
 #pragma once
 
 #include <span>

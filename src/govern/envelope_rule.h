@@ -1,4 +1,4 @@
-// Which clocks a GPU may be given when nobody says otherwise.
+// The rule for the clocks that a GPU may be given when nobody says otherwise.
 #pragma once
 
 #include "base/result.h"

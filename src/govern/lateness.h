@@ -1,4 +1,4 @@
-// How late the rounds of a loop begin.
+// The lateness of the rounds of a loop.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// When a GPU has its ticks.
+// The schedule of a GPU's ticks.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Which GPUs are a command's own, by what its scheduler or its user has put into the environment.
+// The GPUs that are a command's own, by the environment that its scheduler or its user has set.
 #pragma once
 
 #include <functional>

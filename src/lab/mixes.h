@@ -1,5 +1,5 @@
-// Work that changes as it goes: mixes of a chip's own workloads in phases. What a phase does is
-// measured; how long it lasts is assumed, and says so.
+// Work that changes as it goes: mixes of a chip's own workloads in phases. The work of a phase is
+// measured; its length is assumed, and is marked so.
 #pragma once
 
 #include <span>

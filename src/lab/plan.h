@@ -1,5 +1,5 @@
-// An experiment made ready to run: names looked up, stress applied, sessions counted. What is wrong
-// with an experiment is told here, before anything runs.
+// An experiment made ready to run: names looked up, stress applied, sessions counted. Errors of an
+// experiment are reported here, before anything runs.
 #pragma once
 
 #include <map>

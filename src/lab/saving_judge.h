@@ -1,5 +1,5 @@
-// How true a policy's estimate of what it saved is: set against a job of the same application in
-// the same repetition under the baseline, in virtual time.
+// The judge of a policy's estimate of its saving: it is compared with a job of the same application
+// in the same repetition under the baseline, in virtual time.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How a GPU's power follows the clock under one phase of work, learned from means over a second and
+// The curve of a GPU's power by clock under one phase of work, learned from means over a second and
 // more: log P = level + p x + q x^2, x as in model/progress_curve.h.
 #pragma once
 

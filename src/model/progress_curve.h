@@ -1,4 +1,4 @@
-// How a job's progress follows the clock, learned while it runs, with its uncertainty.
+// The curve of a job's progress by clock, learned while it runs, with its uncertainty.
 //
 // With x = log(highest clock / clock), the log of performance relative to the highest clock is
 //

@@ -1,4 +1,4 @@
-// How a command says which policy it wants.
+// The options by which a command names its policy.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // The settings found on each domain, on disk before the first of them is changed: whoever finds a
-// journal, after a crash or a kill, can restore them. One small JSON file a domain, a row a knob,
-// with a checksum. A second copy lies in another folder, which a fault of the first one's disk does
-// not reach: a file that is not whole is replaced by its copy.
+// journal, after a crash or a kill, can restore them. A domain has a small JSON file, with a row a
+// knob and a checksum. A second copy lies in another folder, which a fault of the first one's disk
+// does not reach: a file that is not whole is replaced by its copy.
 #pragma once
 
 #include <sys/types.h>

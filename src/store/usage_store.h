@@ -6,7 +6,7 @@
 // wall: one that is wrong, in whichever direction and for however long, deletes nothing.
 //
 // Savings are kept next to the usage, under the method by which they were estimated: figures of two
-// methods are never added up. Where nothing is known of them nothing is kept, which is no zero.
+// methods are never added up. An unknown saving has no row; a row of 0 is a saving of 0.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How long a GPU ran at which clock.
+// The time that a GPU ran at each clock.
 #pragma once
 
 #include <map>

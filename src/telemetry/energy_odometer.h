@@ -1,4 +1,4 @@
-// How much energy a GPU has used up to any instant, so that what it used between two instants is a
+// The energy that a GPU has used up to any instant, so that the energy between two instants is a
 // difference: windows of all lengths are cut from one account, and their sums agree.
 #pragma once
 

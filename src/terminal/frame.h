@@ -1,5 +1,5 @@
-// A picture for a terminal of a given size, as a value: lines of text in colours. Whoever draws it
-// is elsewhere (terminal/curses), so that all of it can be tried without a terminal.
+// A picture for a terminal of a given size, as a value: lines of text in colours. The code that
+// draws it is elsewhere (terminal/curses), so that a test needs no terminal.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// The command line of a program of few options. One declaration of an option reads it, shows it in
-// the help, and says what is wrong. (The command `derate`, which has verbs, uses CLI11. A main file
-// that includes CLI11 takes the compiler five times as long.)
+// The command line of a program of few options. The declaration of an option drives its parsing,
+// its help and its errors. (The command `derate`, which has verbs, uses CLI11. A main file that
+// includes CLI11 takes the compiler five times as long.)
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// How far a training run is, from what it prints or writes to a file.
+// The progress of a training run, read from what it prints or writes to a file.
 #pragma once
 
 #include <memory>

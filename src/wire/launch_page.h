@@ -6,8 +6,8 @@
  * that it launches on, so that it can count without a lock, while there are rows left.
  *
  * A kernel is known by a hash of its name, a graph by one of how many nodes it has, so that the
- * same program has the same ids when it runs again. What has no room in a table is counted in its
- * last row, whose id is 0.
+ * same program has the same ids when it runs again. A table's last row, whose id is 0, counts the
+ * kernels and graphs that have no room in it.
  *
  * A kernel that its name says to be a collective is marked: it is launched by each of the GPUs that
  * exchange something, and so as often on each. */

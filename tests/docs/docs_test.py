@@ -2,7 +2,7 @@
 """The documentation against the program: verbs and options that it names exist, every setting and
 policy has its place, and files that it points to are there.
 
-    docs_test.py DERATE [FACTOR]    FACTOR: of its limits of time, for slow builds
+    docs_test.py DERATE [FACTOR]    FACTOR multiplies its limits of time, for slow builds
 """
 import json
 import os

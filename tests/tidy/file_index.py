@@ -15,22 +15,33 @@ FOLDERS = ("src/", "apps/", "fakenvml/", "progress/")
 COMMENT = re.compile(r"\A\s*(?:((?://[^\n]*\n)+)|/\*(.*?)\*/)", re.S)
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s|\n\s*\n")
 LONGEST = 200
+RIDDLE = re.compile(
+    r"(What|Whatever|Who|Whoever|Whose|Where|Whether|Which|When|How|Why|One|That)\b")
 
 
-def first_sentence(text):
-    """Of the comment that a file begins with; empty: there is none."""
+def comment_of(text):
+    """The comment that a file begins with, line by line; empty: there is none."""
     found = COMMENT.match(text)
     if found is None:
         return ""
     lines = (found[1] or found[2]).splitlines()
-    words = "\n".join(re.sub(r"^\s*(//+|\*+)?\s?", "", line).strip() for line in lines)
-    return " ".join(SENTENCE_END.split(words.strip())[0].split()).rstrip(".")
+    return "\n".join(re.sub(r"^\s*(//+|\*+)?\s?", "", line).strip() for line in lines).strip()
+
+
+def first_sentence(text):
+    return " ".join(SENTENCE_END.split(comment_of(text))[0].split()).rstrip(".")
 
 
 def is_riddle(sentence):
     """It does not name the thing first, or has a word that STYLE.md replaces."""
-    return bool(re.match(r"(What|Who|Whoever|Where|One|That|Whose)\b", sentence)
-                or words.WORD.search(sentence))
+    return bool(RIDDLE.match(sentence) or words.WORD.search(sentence))
+
+
+def later_riddle(text):
+    """Of the sentences after the first, one that is a riddle; empty: none is."""
+    later = SENTENCE_END.split(words.QUOTED.sub("", comment_of(text)))[1:]
+    return next((each for each in (" ".join(one.split()) for one in later)
+                 if words.BARE.match(each) or words.WORD.search(each)), "")
 
 
 def shortened(sentence):

@@ -359,7 +359,10 @@ def check_index(texts):
             yield Finding(path, 1, "index", "begin it with a comment that says what is in it")
         elif alone and file_index.is_riddle(sentence):
             yield Finding(path, 1, "index", "name the thing first: its first sentence begins with "
-                          "What, Who, Where, One, That or Whose, or has a word of words.INSTEAD")
+                          "What, Who, Where, Which, How, One ... or has a word of words.INSTEAD")
+        elif alone and (later := file_index.later_riddle(texts[path])):
+            yield Finding(path, 1, "index", f"'{later[:40]} ...': begin with the thing's name, "
+                          "without a word of words.INSTEAD")
 
 
 # --- the repository -------------------------------------------------------------------------------

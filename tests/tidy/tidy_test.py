@@ -78,10 +78,16 @@ class Index(unittest.TestCase):
 
     def test_riddles(self):
         for sentence in ("What is known of a chip", "Who may ask", "Clients, beside the loop",
-                         "Prior watts, believed until the first reading"):
+                         "Prior watts, believed until the first reading",
+                         "Whether a lock holds", "How late rounds begin"):
             self.assertTrue(file_index.is_riddle(sentence), sentence)
         for sentence in ("Rate limit of requests", "Onetime codes", "The prior of a chip's watts"):
             self.assertFalse(file_index.is_riddle(sentence), sentence)
+        for text in ("// Requests. Whatever carries them, they are the same.\n#include <a>\n",
+                     "/* Counts. A reader.\n *\n * Where there are none, none is told. */\n"):
+            self.assertTrue(file_index.later_riddle(text), text)
+        for text in ("// What it is.\n", "// Counts. They only grow.\n\n// What follows.\n", ""):
+            self.assertEqual(file_index.later_riddle(text), "")
 
     def test_each_stem_once_and_no_tests(self):
         texts = {"src/a/b.h": "// B.\n", "src/a/b.cc": "", "src/a/c.cc": "// C.\n",
@@ -101,6 +107,8 @@ class Index(unittest.TestCase):
         texts["src/a/d.h"] = "#pragma once\n"
         self.assertEqual(len(list(tidy.check_index(texts))), 2)
         texts["src/a/d.h"] = "// What is in it.\n"
+        self.assertEqual(len(list(tidy.check_index(texts))), 2)
+        texts["src/a/d.h"] = "// D. Who needs it says so.\n"
         self.assertEqual(len(list(tidy.check_index(texts))), 2)
         texts["ARCHITECTURE.md"] = "# Title\n"
         self.assertEqual(len(list(tidy.check_index(texts))), 2)

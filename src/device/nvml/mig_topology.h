@@ -1,4 +1,4 @@
-// Which MIG instances a GPU is cut into.
+// The MIG instances that a GPU is cut into.
 #pragma once
 
 #include <optional>

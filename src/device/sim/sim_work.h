@@ -1,5 +1,5 @@
 // Work on a simulated GPU as its physics see it: what it does now at each clock, and how it goes
-// on. What it comes to (time, energy) is the GPU's to account (SimJob).
+// on. The GPU accounts its time and energy (SimJob).
 #pragma once
 
 #include <cstddef>

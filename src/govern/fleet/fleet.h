@@ -1,6 +1,6 @@
 // The GPUs of a program that governs: opens them, restores leftovers of earlier processes, takes
 // leases, observes or governs each as it is assigned, and reopens one that was lost. derated and
-// `derate run` govern with it. One thread; nothing here waits for a GPU longer than the loop's
+// `derate run` govern with it. It runs on one thread and waits for no GPU longer than the loop's
 // patience.
 #pragma once
 

@@ -1,4 +1,4 @@
-// From options and configuration to a governor: settings, policy, envelopes.
+// The choice of a governor by options and configuration: settings, policy, envelopes.
 #pragma once
 
 #include <span>

@@ -13,8 +13,8 @@
 //                                   restored to what was found, then what is wanted there comes
 //                                   back
 //
-// Whatever ends the process meanwhile, the GPUs are restored as any that are governed: journal,
-// lease, guard. All of it on the loop's own thread.
+// If the process ends meanwhile, the GPUs are restored as any that are governed: journal, lease,
+// guard. The loop's own thread makes all of these calls.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// All groups of a governor's GPUs.
+// The groups of a governor's GPUs.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Whether processes go in step, by windows of what they launch that begin and end together.
+// The test of whether processes go in step: it compares their launches in windows that begin and
+// end together.
 //
 // - Collectives (kernels by which GPUs exchange something) are launched by every rank, as many on
 //   each, whatever else it launches: where all launch some, their counts since the processes began
@@ -7,7 +8,7 @@
 // - Without them processes in step launch at rates that are one, in each window: on H200s their
 //   ratio has an sd of 0.06 to 0.24 %, that of two independent trainings of one program 0.8 to
 //   1.7 %, with means from 0.01 % on. Kernels have to be the same ones, too. Programs whose rates
-//   do not vary at all cannot be told apart so.
+//   do not vary at all are not distinguished so.
 #pragma once
 
 #include <cstdint>

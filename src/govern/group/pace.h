@@ -1,6 +1,6 @@
-// Which of the GPUs that go in step sets the pace: the others wait for it. At one clock it is the
-// one that waits least, so that it is the busiest; where waiting looks like work, as of kernels
-// that spin until the others are there, the one whose clock is lowest.
+// The choice of the GPU that sets the pace among those that go in step: the others wait for it. At
+// one clock it is the one that waits least, so that it is the busiest; where waiting looks like
+// work, as of kernels that spin until the others are there, the one whose clock is lowest.
 #pragma once
 
 #include <cstddef>

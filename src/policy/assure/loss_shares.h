@@ -1,4 +1,4 @@
-// How a promise for the whole of the work is best shared by phases that take turns: a phase that
+// The division of a promise for the whole of the work among phases that take turns: a phase that
 // saves much energy for little time may lose more than the promise, where another loses less.
 #pragma once
 

@@ -1,4 +1,4 @@
-// All that takes requests of the daemon: the routers of operators' and of clients' operations, the
+// The entry of the daemon's requests: the routers of operators' and of clients' operations, the
 // lines of the two sockets, and the queue of what waits for the loop.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Which users may have GPUs governed, and by what: the one table, a row for each origin whose
-// requests come from users. What operators may ask is the role of each operation
+// The rules by which users may have GPUs governed: one table, with a row for each origin whose
+// requests come from users. The role of each operation says what operators may do
 // (api/operations.cc).
 #pragma once
 

@@ -1,5 +1,6 @@
 // GPUs of an ordinary user's own that are governed while a command of that user runs, over the
-// client socket: `derate run` without the rights to set clocks. One thread; nothing here waits.
+// client socket: `derate run` without the rights to set clocks. It runs on one thread and waits for
+// nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Jobs that recur, over the client socket: the edge of tune/trial_registry. It keeps the book in a
-// file; what trials cost, and the knob that is turned for them, are TrialMeters'. One thread;
-// nothing here waits.
+// file; what trials cost, and the knob that is turned for them, are TrialMeters'. It runs on one
+// thread and waits for nothing.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // HTTP server of the operations of the table on a unix socket, with pages and streams next to them.
-// What is known already is answered on the server's thread, what reads files on one of its own, and
-// what concerns the loop by the loop: the request waits, as a value, in the daemon's one queue.
+// The server's thread answers what is known already, a thread of its own what is read from files,
+// and the loop what concerns the loop: that request waits, as a value, in the daemon's one queue.
 #pragma once
 
 #include <functional>

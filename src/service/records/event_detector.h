@@ -1,4 +1,4 @@
-// From records to events: what is news of a GPU compared with what was known before.
+// The step from records to events: news of a GPU, compared with what was known before.
 // docs/events.md says what is judged how.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Whether the service lives, and whether what it shows and does is up to date: what /livez and
-// /readyz answer.
+// The health of the service for /livez and /readyz: it lives, and what it shows and does is up to
+// date.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// All that a program knows of its GPUs, as a value that never changes: made once a second and after
-// each command, and read by whoever shows or serves it, on any thread. Nobody asks the loop.
+// A snapshot of all that a program knows of its GPUs, as a value that never changes: made once a
+// second and after each command, and read on any thread by the code that shows or serves it. Nobody
+// asks the loop.
 #pragma once
 
 #include <cstdint>

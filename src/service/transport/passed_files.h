@@ -1,9 +1,9 @@
-// Files that come with a message (SCM_RIGHTS). No socket wants any but that of launches, but
-// whoever may send a message may send files with it, and to close one may take as long as its
-// sender likes: SO_LINGER of a TCP connection waits for its peer, a FUSE file system for its
-// process, and no signal ends that. So a file of another process is never taken into the table of
-// descriptors that this process serves with: a message with files is left where it is, and what is
-// left there is closed by threads apart (SocketCloser, DatagramFilter).
+// Files that come with a message (SCM_RIGHTS). No socket but that of launches needs any, but every
+// sender of a message may send files with it, and the last process to close a file may have to
+// wait: for a peer (SO_LINGER of a TCP connection), for the process behind a FUSE file system; no
+// signal ends that wait. So a file of another process never enters the table of descriptors that
+// this process serves with: a message with files stays in its queue, and threads with a table of
+// their own close it (SocketCloser, DatagramFilter).
 #pragma once
 
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // Reads what processes launch and reports how far each is (signal/launches.h). Reading a page may
 // wait for memory that was swapped out, and judging what a process writes there costs time that it
-// may choose: LaunchReader is for a thread beside the loop, LaunchTracker is the loop's.
+// may choose: LaunchReader is for a thread next to the loop, LaunchTracker for the loop.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// How points are kept in a file: some of a series column by column, as differences, and the chunks
-// of all series in one row. What is read may be anything: it is checked, and never believed.
+// The encoding of points in a file: some of a series column by column, as differences, and the
+// chunks of all series in one row. Bytes that are read may be anything, and are checked.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Whether a recurring job has changed: since when its runs take other epochs, or other joules an
-// epoch, than before.
+// The detection of a change of a recurring job: since when its runs take other epochs, or other
+// joules an epoch, than before.
 #pragma once
 
 #include <cstddef>

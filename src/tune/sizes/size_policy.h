@@ -1,5 +1,5 @@
-// Which batch size a recurring job runs with next: pure functions of what is known, so that nothing
-// but the trials has to be kept.
+// The choice of a recurring job's next batch size: pure functions of what is known, so that the
+// trials alone have to be kept.
 #pragma once
 
 #include <optional>
