@@ -1,4 +1,4 @@
-// Whether an energy counter counts, or only answers.
+// Tells an energy counter that counts from one that only answers.
 #pragma once
 
 #include <cstdint>

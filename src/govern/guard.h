@@ -2,9 +2,9 @@
 // leases, watches its heartbeat, and when the worker is gone, however that came, has what the
 // journal names restored in processes of their own. It makes no driver call itself, so nothing can
 // hang it. Each second it looks whether its leases are at their path, and takes anew those that are
-// not. Where no process is to be had it restores by itself, one domain after the other. From
+// not. If no process can be started it restores by itself, one domain after the other. From
 // the worker's end to the last restore it writes no message and waits for no disk: both come after.
-// A worker that has ended counts as gone also where a call of it does not return.
+// A worker that has ended counts as gone even while a call of it does not return.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// Whether a GPU's energy counter can be used, judged by its power readings.
+// Judges a GPU's energy counter by its power readings: whether it can be used.
 #pragma once
 
 #include <cstdint>

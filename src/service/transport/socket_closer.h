@@ -1,8 +1,8 @@
 // Closes the unix sockets of a process that serves. A message that nobody has read holds its files,
 // and whoever closes the socket closes those, so that the last close can take as long as a caller
 // likes; before Linux 6.10 it can be another socket's, as the kernel collects what has no owner in
-// whichever thread closes one. Where the kernel refuses messages with files none of this can
-// happen, and sockets are closed at once.
+// whichever thread closes one. A kernel that can refuse messages with files prevents all of this:
+// there, sockets are closed at once.
 #pragma once
 
 #include <sys/types.h>
