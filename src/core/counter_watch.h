@@ -1,4 +1,4 @@
-// Tells an energy counter that counts from one that only answers.
+// Separates an energy counter that counts from one that only answers.
 #pragma once
 
 #include <cstdint>

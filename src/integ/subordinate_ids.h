@@ -1,5 +1,5 @@
-// The person that a user id stands for. /etc/subuid gives a user thousands of ids besides their own,
-// as rootless containers use them: limits count people, and all of these are one person.
+// The person that a user id stands for. /etc/subuid gives a user thousands of ids besides their
+// own, as rootless containers use them: limits count people, and all of these are one person.
 #pragma once
 
 #include <cstdint>
