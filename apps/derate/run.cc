@@ -136,7 +136,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
-    give_back(session);
+    give_back(session, GuardOptions{}.restore_time);  // as the guard would, which may be gone
     log.error(code.error().message + "; governing has ended, the command goes on");
     return wait_ungoverned(session, *started.child, link);
   }

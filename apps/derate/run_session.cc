@@ -223,9 +223,9 @@ GpuSummary summary_of(RunSession& session, std::size_t at) {
 
 }  // namespace
 
-void give_back(RunSession& session) {
+void give_back(RunSession& session, Duration patience) {
   if (!session.fleet || std::exchange(session.given_back, true)) return;
-  const auto restored = session.fleet->restore("the run has ended");
+  const auto restored = session.fleet->restore("the run has ended", patience);
   if (!restored.ok()) session.log.error("not restored: " + restored.error().message);
 }
 

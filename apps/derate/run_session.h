@@ -91,8 +91,8 @@ void start_simulated_work(RunSession& session);
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth);
 // For `derate status`, each second: a state that is older is nobody's.
 void publish(const RunSession& session, StateFile& state);
-// Gives everything back, once; what could not be is logged.
-void give_back(RunSession& session);
+// Gives everything back, once; what fails is tried again until `patience` has passed, and logged.
+void give_back(RunSession& session, Duration patience = {});
 // What came of it, where the options want it. Errors: it could not be written there (run_report.h).
 Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time,
                     const std::function<bool()>& goes_on);

@@ -329,7 +329,8 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   worker.operators().answer_late(*commands);
   const bool alone = link.guard_gone();
   link.beat();  // giving back begins with all the time that the guard allows
-  auto restored = worker.stop();
+  // What this process does not restore then is left until the next start or `derate restore`.
+  auto restored = worker.stop(alone ? from_seconds(options.restore_s) : Duration{});
   link.beat();  // what is left to write has as much
   if (alone) log.error("the guard is gone: everything that could be was given back");
   return restored;

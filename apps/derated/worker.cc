@@ -366,9 +366,9 @@ void Worker::refuse_commands() {
   desk_.queue.refuse(why);
 }
 
-Result<void> Worker::stop() {
+Result<void> Worker::stop(Duration patience) {
   course_.stopped = true;
-  auto restored = fleet_.finish();  // the GPUs come first
+  auto restored = fleet_.finish(patience);  // the GPUs come first
   EventFields fields;
   if (!restored.ok()) fields.emplace_back("not_restored", restored.error().message);
   tell(EventKind::stopped, "derated ends", std::move(fields));

@@ -110,8 +110,9 @@ class Worker {
 
   // Answers the commands that no round will do any more.
   void refuse_commands();
-  // Gives every GPU back. Errors: those of restoring; the journal has what is left.
-  Result<void> stop();
+  // Gives every GPU back; what fails is tried again until `patience` has passed. Errors: those of
+  // restoring; the journal has what is left.
+  Result<void> stop(Duration patience = {});
 
  private:
   // What is known and what has happened. Each stands on those above it: events go to the history,

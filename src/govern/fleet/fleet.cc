@@ -176,10 +176,15 @@ void Fleet::start_readings() {
     gpu.open.source->start_reading({.energy = false, .activity = false});
 }
 
-Result<void> Fleet::restore(const char* why) {
+Result<void> Fleet::restore(const char* why, Duration patience) {
   if (governor_ == nullptr) return {};
+  const Instant end = clock_.now() + patience;
   start_readings();
   auto restored = governor_->restore();
+  while (!restored.ok() && clock_.now() < end) {
+    clock_.sleep_until(clock_.now() + kRestoreAgain);
+    restored = governor_->restore();
+  }
   for (const ManagedGpu& gpu : gpus_)
     if (leases_.holds(gpu.domain()))
       audit_.add(audit_of_restore(restored, gpu.domain(), why, clock_.wall_now()));
@@ -187,8 +192,8 @@ Result<void> Fleet::restore(const char* why) {
 }
 
 // A GPU that cannot be restored keeps none of the others from what is left on them.
-Result<void> Fleet::finish() {
-  Result<void> out = restore("stopped");
+Result<void> Fleet::finish(Duration patience) {
+  Result<void> out = restore("stopped", patience);
   for (ManagedGpu& gpu : gpus_) {
     options_.alive();
     if (auto done = leftovers_.finish(gpu); !done.ok())

@@ -55,6 +55,7 @@ class Fleet : public TunedGpus {
   static constexpr Duration kReopenEvery = std::chrono::seconds(10);
   static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
   static constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
+  static constexpr Duration kRestoreAgain = std::chrono::milliseconds(100);
 
   // `clock` outlives it.
   Fleet(FleetOptions options, Settings settings, Clock& clock);
@@ -73,10 +74,12 @@ class Fleet : public TunedGpus {
   void add(OpenGpus opened);
   // The GPUs are open.
   bool is_open() const { return governor_ != nullptr; }
-  // Gives every GPU back. Errors: those of restoring; the journal has what is left.
-  Result<void> restore(const char* why);
+  // Gives every GPU back. What fails is tried again until `patience` has passed: a process without
+  // a guard has nobody who comes after it. Errors: those of restoring; the journal has what is
+  // left.
+  Result<void> restore(const char* why, Duration patience = {});
   // The same at the end of the program, and once more what was left before. Errors: as above.
-  Result<void> finish();
+  Result<void> finish(Duration patience = {});
   // After restore(): closes every handle, so that MIG changes, resets and profilers can go on; the
   // leases stay, so that no other governor comes in between.
   void close();

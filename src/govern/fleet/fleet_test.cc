@@ -437,6 +437,29 @@ TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
   EXPECT_EQ(governed(0), "efficient-fix");
 }
 
+// Without a guard nobody comes after this process.
+TEST_F(FleetOfTwo, AGpuThatDoesNotAnswerIsTriedAgainForAsLongAsTheCallerHasPatience) {
+  const Folder folder;
+  const Instant back = clock.now() + 12s;  // when the driver answers again
+  FleetOptions options{.journal = Journal(folder.file("journal")), .open = gpus.opener()};
+  options.alive = [&] {
+    if (clock.now() >= back) gpus.faults(0).gpu_lost = false;
+  };
+  fleet.emplace(std::move(options), Settings{}, clock);
+  fleet->begin_opening();
+  ASSERT_TRUE(fleet->poll_opening().ok());
+  for (const std::size_t at : {0, 1}) ASSERT_TRUE(assign(at, policy("efficient-fix"), "root").ok());
+  run(2s);
+  ASSERT_TRUE(gpus.sim(0).locked());
+  gpus.faults(0).gpu_lost = true;
+  EXPECT_FALSE(fleet->restore("the guard is gone", 5s).ok());
+  EXPECT_TRUE(gpus.sim(0).locked());
+  EXPECT_FALSE(gpus.sim(1).locked());
+  EXPECT_TRUE(fleet->restore("the guard is gone", 10s).ok());
+  EXPECT_FALSE(gpus.sim(0).locked());
+  EXPECT_LE(clock.now() - back, Fleet::kRestoreAgain);
+}
+
 // A new sink is a function: here one that counts what each GPU was told to do.
 TEST_F(FleetOfTwo, ANewSinkSeesEachRecordWithItsGpuAndTheOneBefore) {
   open();
