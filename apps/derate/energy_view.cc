@@ -25,7 +25,8 @@ std::optional<Joules> sum_of(const WindowSum& window) {
 // What the power readings say of it.
 std::string check_text(const GpuEnergy& gpu) {
   if (gpu.source == EnergySource::none) return "no reading of power or energy";
-  if (gpu.counter_still > Duration::zero()) return "THE COUNTER STOOD STILL: power stands in";
+  if (gpu.counter_still > Duration::zero())
+    return "THE COUNTER STOOD STILL: power readings are used instead";
   if (gpu.source == EnergySource::integrated) return "by power readings alone";
   if (!gpu.check_ratio)
     return fmt::format("{} by power readings; too short to compare",

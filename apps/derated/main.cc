@@ -332,7 +332,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   // What this process does not restore then is left until the next start or `derate restore`.
   auto restored = worker.stop(alone ? from_seconds(options.restore_s) : Duration{});
   link.beat();  // what is left to write has as much
-  if (alone) log.error("the guard is gone: everything that could be was given back");
+  if (alone) log.error("the guard is gone: every setting that could be restored was restored");
   return restored;
 }
 

@@ -142,9 +142,9 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
   add_sinks(std::move(options.sinks));
   desk_.client_lines.refuse([this](const Peer& peer) -> std::optional<Error> {
     if (is_heard(peer.uid, "client.sock")) return std::nullopt;
-    return Error{Errc::no_permission,
-                 fmt::format("{} is derate-agent's: it may ask over the API's socket alone",
-                             caller_name(peer))};
+    return Error{
+        Errc::no_permission,
+        fmt::format("{} is derate-agent's user, which may use api.sock alone", caller_name(peer))};
   });
   // What came over HTTP was admitted with a role.
   desk_.clients.on_refused([this](const Peer& peer, const std::string& why) {
@@ -159,7 +159,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
 bool Worker::is_heard(uid_t uid, const char* door) {
   const Peer peer{.uid = uid};
   if (callers_.roles.of(peer) != Role::agent) return true;
-  callers_.refusals.add(door, caller_name(peer), "derate-agent's user has no say here");
+  callers_.refusals.add(door, caller_name(peer), "derate-agent's user may not use this socket");
   return false;
 }
 

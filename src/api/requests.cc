@@ -225,7 +225,7 @@ void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
   visit(optional_field("agree", "both do, within their errors").or_null(), m.agree);
   visit(required_field("counter_resets", "how often the counter began anew"), m.counter_resets);
   visit(optional_field("counter_still_seconds",
-                       "that the counter did not move, though it was read: power stands in"),
+                       "time for which the counter did not move: power readings are used instead"),
         m.counter_still_seconds);
   visit(required_field("settled", "the end was a reading of the counter, or there is none"),
         m.settled);
@@ -261,7 +261,7 @@ void visit_fields(FieldsOf<SavingView> auto& m, auto&& visit) {
 }
 void visit_fields(FieldsOf<MeterView> auto& m, auto&& visit) {
   visit(required_field("counter_still_seconds",
-                       "that the counter did not move, though it was read: power stands in"),
+                       "time for which the counter did not move: power readings are used instead"),
         m.counter_still_seconds);
   visit(optional_field("integrated_to_counter_ratio", "of what both cover"),
         m.integrated_to_counter_ratio);

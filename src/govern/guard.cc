@@ -306,8 +306,8 @@ void Guard::reap_worker() {
   worker_status_ = *ended;
   ending_.left_behind = true;
   report(LogLevel::error,
-         fmt::format("the worker (pid {}) has ended, and a call of it does not return: going on "
-                     "without it",
+         fmt::format("the worker (pid {}) has ended, but one of its threads hangs in a call: going "
+                     "on without it",
                      worker_),
          {{"pid", worker_}});
 }
@@ -521,7 +521,7 @@ std::vector<DomainId> Guard::left_over() {
     return left;
   }
   for (const auto& [name, lease] : leases_.held) left.push_back(parse_domain(name));
-  report(LogLevel::error, "what the worker has left cannot be read: all that it had is restored");
+  report(LogLevel::error, "cannot read the worker's journals: every GPU that it held is restored");
   return left;
 }
 

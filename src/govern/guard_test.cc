@@ -550,7 +550,7 @@ TEST_F(HeldThread, AWorkerThatWasKilledIsGone) {
   if (noted("not held")) GTEST_SKIP() << "nobody may debug here";
   EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
   EXPECT_EQ(outcome.restored.size(), 2u);
-  EXPECT_TRUE(noted("a call of it does not return"));
+  EXPECT_TRUE(noted("one of its threads hangs in a call"));
   EXPECT_FALSE(noted("has said nothing"));
 }
 

@@ -30,7 +30,7 @@ Error not_known(std::string_view value, const std::string& why) {
   return {Errc::invalid_argument, fmt::format("CUDA_VISIBLE_DEVICES='{}': {}", value, why)};
 }
 Error unknown_order(std::string_view value, const std::string& why) {
-  return not_known(value, "which GPU CUDA gives which number is not known here: " + why);
+  return not_known(value, "cannot find out which number CUDA gives to which GPU: " + why);
 }
 std::string silence(const SeenGpus& seen) {
   return fmt::format("{} of the machine's GPUs {} not answer", seen.silent.size(),
@@ -205,7 +205,7 @@ Result<std::vector<Device>> read_names(std::string_view value, const SeenGpus& s
       return not_known(
           value,
           fmt::format(
-              "which GPU '{}' is, is not known here: {}; name GPUs with -i, by "
+              "cannot find out which GPU '{}' means: {}; name GPUs with -i, by "
               "whole UUIDs",
               item, seen.silent.empty() ? "a GPU does not list its MIG instances" : silence(seen)));
     return named.device;
@@ -214,8 +214,8 @@ Result<std::vector<Device>> read_names(std::string_view value, const SeenGpus& s
   const auto first = std::find_if(out.begin(), out.end(), is_instance);
   if (first != out.end() && first != out.begin())
     return not_known(value,
-                     "what CUDA shows of GPUs with a MIG instance behind them is not known; "
-                     "name the instance, or the GPUs, alone");
+                     "a list with GPUs before a MIG instance is not supported; name the instance, "
+                     "or the GPUs, alone");
   if (first != out.end()) out.resize(1);
   return out;
 }

@@ -257,7 +257,8 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   // Of an earlier version, and with what only this one writes: its number was changed.
   const bool changed = *version != kVersion ? json.contains(kChecksum) || json.contains(kStart)
                                             : TRY(fields.text(kChecksum)) != checksum_of(json);
-  if (changed) return Error{Errc::bad_data, "is not as it was written: its checksum is another"};
+  if (changed)
+    return Error{Errc::bad_data, "has a wrong checksum: the file was changed after it was written"};
   JournalEntry out;
   const std::string name = TRY(fields.text(first ? "uuid" : "domain"));
   out.domain = first ? gpu_domain(name) : parse_domain(name);

@@ -42,7 +42,7 @@ def _bus_key(gpu):
 
 
 def _check_order(value, order, seen, wanted):
-    why = "which GPU CUDA gives which number is not known here: "
+    why = "cannot find out which number CUDA gives to which GPU: "
     by_uuid = "; name GPUs by UUID"
     if seen.silent:
         raise _not_known(value, why + _silence(seen) + by_uuid)
@@ -141,15 +141,15 @@ def _names(value, seen):
                                                                     _gpus(seen))
         if not whole and (mig and unread or seen.silent):
             why = _silence(seen) if seen.silent else "a GPU does not list its MIG instances"
-            raise _not_known(value, f"which GPU {item!r} is, is not known here: {why}; name GPUs "
+            raise _not_known(value, f"cannot find out which GPU {item!r} means: {why}; name GPUs "
                              "by whole UUIDs")
         return device
 
     out = _read(value, find)
     instances = [at for at, (_, instance) in enumerate(out) if instance is not None]
     if instances and instances[0] > 0:
-        raise _not_known(value, "what CUDA shows of GPUs with a MIG instance behind them is not "
-                         "known; name the instance, or the GPUs, alone")
+        raise _not_known(value, "a list with GPUs before a MIG instance is not supported; "
+                         "name the instance, or the GPUs, alone")
     # A process has one MIG instance: the first.
     return [gpu for gpu, _ in out][:1 if instances else None]
 

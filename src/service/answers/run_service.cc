@@ -48,9 +48,10 @@ std::string works_elsewhere(const GpuId& id) {
 }
 
 std::string command_not_seen(int index, bool others_seen) {
-  return fmt::format("GPU {}: no process of the command was seen there; what {}", index,
-                     others_seen ? "others used there is not in this account"
-                                 : "ran there is taken for the command's (docs/run.md)");
+  return fmt::format("GPU {}: no process of the command was seen there; {}", index,
+                     others_seen
+                         ? "this account leaves out what others used there"
+                         : "its user's processes there count as the command's (docs/run.md)");
 }
 
 RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)

@@ -193,8 +193,9 @@ constexpr Metric kGpuMetrics[] = {
      {{{4, Rows::board, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", nullptr, nullptr,
         Type::gauge, "", Rows::power},
        {18, Rows::power, "derate_part_power_watts",
-        "Power of each tenant of the GPU, and of nobody: they add up to the board.", nullptr,
-        nullptr, Type::gauge, "watts"}}}},
+        "Power of each tenant of the GPU; a row without labels has the rest. The sum is the "
+        "board's.",
+        nullptr, nullptr, Type::gauge, "watts"}}}},
     {{"derate_gpu_energy_joules", Type::counter, "joules",
       "Energy that the board has used since the service began: by its counter, else by power."},
      [](const MetricGpu& gpu) {
@@ -205,8 +206,9 @@ constexpr Metric kGpuMetrics[] = {
         "Total energy consumption since the service began (in mJ).", in_millijoules, nullptr,
         Type::foreign_counter, "", Rows::energy},
        {19, Rows::energy, "derate_part_energy_joules",
-        "Energy of each tenant of the GPU, and of nobody: they add up to the board.", nullptr,
-        nullptr, Type::counter, "joules"}}}},
+        "Energy of each tenant of the GPU; a row without labels has the rest. The sum is the "
+        "board's.",
+        nullptr, nullptr, Type::counter, "joules"}}}},
     {{"derate_gpu_energy_unknown_seconds", Type::gauge, "seconds",
       "Time since the service began whose energy is not known; the counter may still tell it."},
      put_seconds<&GpuTotals::uncovered>},
