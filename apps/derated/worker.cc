@@ -92,8 +92,8 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
              {.source = options.config,
               .in_force = [&all]() -> const Settings& { return all.fleet_.settings(); },
               .reload = [&all](const Settings& changed) { all.reload(changed); },
-              .ungovernable =
-                  [&all](const Settings& wanted) { return all.fleet_.ungovernable_under(wanted); },
+              .warnings_of =
+                  [&all](const Settings& wanted) { return all.fleet_.warnings_under(wanted); },
               .audit = options.fleet.audit,
               .log = all.log_}),
       energy(all.clock_, all.desk_.clients, held_for(settings)),

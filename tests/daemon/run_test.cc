@@ -366,9 +366,11 @@ TEST(DaemonRun, SaysWhetherItsCommandWorkedThereAndWhereElseItDoes) {
   house.command(0, 20);
   house.run(5s);
   EXPECT_EQ(house.show()["command_seen"], true);
-  // One that was named by its UUID needs no note.
+  // One that was named by its UUID needs no note; where else the command works is noted at once.
   EXPECT_EQ(house.begin(uuid.c_str(), kUser, 2)["ok"], true);
-  EXPECT_FALSE(house.client({{"command", "run-show"}}, kUser, 2).contains("notes"));
+  const Json others = house.client({{"command", "run-show"}}, kUser, 2)["notes"];
+  ASSERT_EQ(others.size(), 1u) << others;
+  EXPECT_EQ(std::string(others[0]).find("GPU 1 ("), 0u) << others;
 }
 
 // A container, or a Slurm task, is not below the command: what began after it is taken for its own.

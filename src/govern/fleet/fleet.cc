@@ -523,7 +523,7 @@ std::optional<ChosenPolicy> Fleet::policy_under(const Settings& settings, const 
   return *std::move(policy);
 }
 
-std::vector<std::string> Fleet::ungovernable_under(const Settings& settings) const {
+std::vector<std::string> Fleet::warnings_under(const Settings& settings) const {
   std::vector<std::string> out;
   const ConfiguredGpus named = configured_gpus(ids(), settings.gpus);
   if (settings.govern && is_open() && !named.unknown.empty()) out.push_back(named.unknown);
@@ -537,6 +537,10 @@ std::vector<std::string> Fleet::ungovernable_under(const Settings& settings) con
     if (const auto made = govern_gpu(*gpu.open.source, nullptr, *policy, settings); !made.ok())
       out.push_back(
           fmt::format("GPU {} is not governed: {}", gpu.id().index, made.error().message));
+    else
+      for (const std::string& between :
+           clocks_between_steps(gpu.open.source->capability(), settings))
+        out.push_back(fmt::format("GPU {}: {}", gpu.id().index, between));
   }
   return out;
 }

@@ -124,9 +124,10 @@ class Fleet : public TunedGpus {
   // What would come of other promises to the work on the GPU at `at` (policy/policy.h); none while
   // it is only observed.
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
-  // Sentences: which GPUs could not be governed with these settings, and why. What only shows when
-  // it is tried, as a lease that another has, is not among them.
-  std::vector<std::string> ungovernable_under(const Settings& settings) const;
+  // Sentences: which GPUs could not be governed with these settings, and why; and which clocks
+  // would be taken as another one. They leave out failures that show only later, such as a lease
+  // that another governor has.
+  std::vector<std::string> warnings_under(const Settings& settings) const;
   // Before requests for several GPUs: a reading of each is begun, so that drivers that hang are
   // waited for together, and not one after the other.
   void start_readings();

@@ -108,7 +108,7 @@ TEST_F(FleetOfTwo, AFoundLockThatTheGpuCannotHaveIsRefusedBeforeAnythingIsWritte
   open(settings);
   EXPECT_EQ(governed(0), "");
   EXPECT_NE(fleet->gpus()[0].trouble->message.find("[found] 1000 to 1980 MHz"), std::string::npos);
-  EXPECT_EQ(fleet->ungovernable_under(settings).size(), 2u);
+  EXPECT_EQ(fleet->warnings_under(settings).size(), 2u);
   run(2s);
   EXPECT_FALSE(gpus.sim(0).locked());
 }

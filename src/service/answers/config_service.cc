@@ -116,9 +116,9 @@ Result<std::string> ConfigService::reload() {
 }
 
 std::vector<std::string> ConfigService::new_warnings(const Settings& settings) const {
-  if (!options_.ungovernable || setting_changes(options_.in_force(), settings).empty()) return {};
-  const auto before = options_.ungovernable(options_.in_force());
-  auto out = options_.ungovernable(settings);
+  if (!options_.warnings_of || setting_changes(options_.in_force(), settings).empty()) return {};
+  const auto before = options_.warnings_of(options_.in_force());
+  auto out = options_.warnings_of(settings);
   std::erase_if(out, [&](const std::string& each) {
     return std::find(before.begin(), before.end(), each) != before.end();
   });

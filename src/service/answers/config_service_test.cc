@@ -37,7 +37,7 @@ struct Daemon {
           ConfigServiceOptions{.source = config_source(file),
                                .in_force = [this]() -> const Settings& { return settings; },
                                .reload = [this](const Settings& now) { reload(now); },
-                               .ungovernable = ungovernable,
+                               .warnings_of = warnings_of,
                                .audit = AuditLog(folder.file("audit.jsonl"))});
     return *made;
   }
@@ -75,7 +75,7 @@ struct Daemon {
     settings = now;
     ++reloads;
   };
-  std::function<std::vector<std::string>(const Settings&)> ungovernable = {};
+  std::function<std::vector<std::string>(const Settings&)> warnings_of = {};
   RequestDesk desk{clock, {}};
   std::optional<ConfigService> made;
 };
@@ -181,7 +181,7 @@ TEST(ConfigService, WhatIsSetAlreadyIsSaid) {
 // not.
 TEST(ConfigService, SaysWhatCannotBeGovernedAnyMore) {
   Daemon daemon;
-  daemon.ungovernable = [](const Settings& settings) {
+  daemon.warnings_of = [](const Settings& settings) {
     std::vector<std::string> out{"GPU 7 is not governed: as ever"};
     if (settings.lowest_clock_mhz) out.push_back("GPU 0 is not governed: no such clock");
     return out;
