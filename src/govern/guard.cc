@@ -624,10 +624,10 @@ void restore_here(const std::vector<DomainId>& domains, const Restore& restore,
     try_to([&] { step = restore(domain); });
     try_to([&] { done.emplace_back(domain, std::move(step)); });
   }
-  for (const auto& [domain, step] : done) {
+  for (const auto& one : done) {
     alive();
-    const bool whole = exit_code_in_child([&] { return code_of(step); }) == exit_code::kOk;
-    (whole ? out.restored : out.not_restored).push_back(domain);
+    const bool whole = exit_code_in_child([&] { return code_of(one.second); }) == exit_code::kOk;
+    (whole ? out.restored : out.not_restored).push_back(one.first);
   }
 }
 

@@ -235,4 +235,8 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
   return out;
 }
 
+bool hides_all_gpus(std::string_view value) {
+  return number_of(split(value, ',').front()).value_or(0) < 0;
+}
+
 }  // namespace derate

@@ -22,4 +22,7 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
                                            std::optional<std::string_view> device_order,
                                            const SeenGpus& seen);
 
+// The value hides every GPU, whichever there are: it begins with a number below 0.
+bool hides_all_gpus(std::string_view value);
+
 }  // namespace derate

@@ -24,9 +24,10 @@ Result<OwnGpus> visible_to_cuda(std::string value, const Environment& environmen
   return out;
 }
 
-// Without a driver: whole UUIDs mean the same GPUs to whoever reads them.
+// Without a driver: whole UUIDs mean the same GPUs to whoever reads them, and -1 means none.
 Result<OwnGpus> named_to_cuda(std::string value, Error no_driver) {
   OwnGpus out{{}, kCuda, std::move(value)};
+  if (hides_all_gpus(out.value)) return out;
   for (const std::string_view item : split(out.value, ',')) {
     const std::string uuid(item);
     const bool again = std::find(out.uuids.begin(), out.uuids.end(), uuid) != out.uuids.end();

@@ -63,6 +63,10 @@ constexpr const char* kUsageMigrations[] = {
     // A checksum that adds up as the figures do, so that neither adding to a row nor folding rows
     // needs another. Rows of earlier versions have none.
     "ALTER TABLE usage ADD COLUMN checksum INTEGER; ALTER TABLE board ADD COLUMN checksum INTEGER",
+    // Each board's energy counter at the end of what was added, of a run that has not ended.
+    R"(CREATE TABLE meter (
+         gpu TEXT PRIMARY KEY, counter_mj INTEGER NOT NULL, at_unix_ms INTEGER NOT NULL,
+         checksum INTEGER NOT NULL) WITHOUT ROWID;)",
 };
 constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
@@ -76,6 +80,7 @@ constexpr const char* kUsageReads[] = {
     "SELECT bucket_unix_seconds, tenant, method, energy_mj, at_highest_mj, sd_mj FROM usage_saving",
     "SELECT bucket_unix_seconds, gpu, method, energy_mj, at_highest_mj, sd_mj FROM "
     "unallocated_saving",
+    "SELECT gpu, counter_mj, at_unix_ms, checksum FROM meter",
 };
 constexpr SqliteSchema kUsageSchema{0x64727573, "energy by tenant", kUsageMigrations,
                                     kUsageReads};  // "drus"
@@ -106,6 +111,7 @@ constexpr const char* kUsageChecksum =
     "+ 19 * prior_mj";
 constexpr const char* kBoardChecksum =
     "3 * board_mj + 5 * unallocated_mj + 7 * by_power_mj + 11 * time_ms + 13 * lost_ms";
+constexpr const char* kMeterChecksum = "3 * counter_mj + 5 * at_unix_ms";
 constexpr const char* kSumChecksum = "iif(count(*) = count(checksum), sum(checksum), NULL)";
 
 std::int64_t checksum_of(const UsageSums& sums) {
@@ -363,6 +369,35 @@ struct Accounts {
     for (const std::int64_t bucket : touched) touch(bucket, now_run_s);
   }
 
+  void add(const std::string& gpu, const UsageCounter& counter) {
+    if (!counter.counter_mj) {
+      execute(sqlite, "DELETE FROM meter WHERE gpu = ?", gpu);
+      return;
+    }
+    const std::int64_t mj = *counter.counter_mj, at = unix_ms(counter.at);
+    execute(sqlite, "INSERT OR REPLACE INTO meter VALUES (?, ?, ?, ?)", gpu, mj, at,
+            3 * mj + 5 * at);
+  }
+
+  // What the board has used from the newest tick of a killed run to a reading at `now`; 0 where
+  // that is not known.
+  std::int64_t used_since(const std::string& gpu, std::int64_t counter_mj, Watts most,
+                          WallTime now) {
+    SQLite::Statement row(
+        sqlite, fmt::format("SELECT counter_mj, at_unix_ms FROM meter WHERE gpu = ? AND checksum = "
+                            "{}",
+                            kMeterChecksum));
+    RowBinder{row}.all(gpu);
+    if (!row.executeStep()) return 0;
+    std::int64_t before_mj = 0, at_ms = 0;
+    RowReader{row}.all(before_mj, at_ms);
+    const std::int64_t used = counter_mj - before_mj, passed_ms = unix_ms(now) - at_ms;
+    if (used < 0 || passed_ms < 0 || passed_ms > milliseconds(UsageStore::kMostBetween)) return 0;
+    constexpr double kCounterStep = 1000;  // milliseconds: counters move in steps
+    const double most_mj = most.value() * (static_cast<double>(passed_ms) + kCounterStep);
+    return static_cast<double>(used) <= most_mj ? used : 0;
+  }
+
   // What a run that was killed had not added: the clock may have gone back since.
   UsageRows lost_until(WallTime began, const std::vector<std::string>& gpus) {
     UsageRows out;
@@ -479,23 +514,48 @@ Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {
 }
 
 Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) {
+  bool killed = false;  // the run before
   const auto done = file_->write([&](SQLite::Database& sqlite) {
     Accounts accounts{sqlite};
     // What there is of the run before: from here on the file tells of this one.
-    if (begins_) accounts.add(accounts.lost_until(begins_->began, begins_->gpus));
+    if (begins_) {
+      const UsageRows lost = accounts.lost_until(begins_->began, begins_->gpus);
+      killed = !lost.empty();
+      accounts.add(lost);
+    }
     sqlite.exec(fmt::format("UPDATE run SET open = 1, until_unix_ms = {}, total_ms = total_ms + {}",
                             unix_ms(now), milliseconds(std::max(Duration{}, ran - counted_))));
     accounts.add(rows);
+    for (const auto& [gpu, counter] : rows.counters) accounts.add(gpu, counter);
   });
   if (!done.ok()) return done.error();
+  if (killed) resumed_ = begins_->began;
   begins_.reset();
   counted_ = std::max(counted_, ran);
   return {};
 }
 
+Result<void> UsageStore::resume(const std::string& gpu, std::optional<std::int64_t> counter_mj,
+                                Watts most, WallTime now) {
+  if (begins_ && !is_missing(path_)) TRY(add({}, begins_->began, counted_));
+  if (!resumed_) return {};
+  return file_->write([&](SQLite::Database& sqlite) {
+    Accounts accounts{sqlite};
+    const Duration since = now - *resumed_;
+    const bool soon = since > Duration::zero() && since <= kMostBetween;
+    UsageBoardRow row{usage_bucket(now), gpu, {.lost_ms = soon ? milliseconds(since) : 0}};
+    if (counter_mj) row.sums.board_mj = accounts.used_since(gpu, *counter_mj, most, now);
+    row.sums.unallocated_mj = row.sums.board_mj;
+    accounts.add({.tenants = {}, .boards = {row}});
+    accounts.add(gpu, UsageCounter{});
+  });
+}
+
 Result<void> UsageStore::end() {
+  resumed_.reset();
   if (begins_) return {};  // nothing of it was ever kept
-  return file_->write([](SQLite::Database& sqlite) { sqlite.exec("UPDATE run SET open = 0"); });
+  return file_->write(
+      [](SQLite::Database& sqlite) { sqlite.exec("UPDATE run SET open = 0; DELETE FROM meter"); });
 }
 
 Result<void> UsageStore::tidy(Duration keep) {

@@ -70,10 +70,20 @@ struct UsageBoardRow {
 inline constexpr Duration kUsageBucket = std::chrono::minutes(1);
 WallTime usage_bucket(WallTime time);
 
+// Where a board's energy counter stood at the end of the newest tick; empty: that tick's energy is
+// not by the counter.
+struct UsageCounter {
+  std::optional<std::int64_t> counter_mj;
+  WallTime at{};
+
+  bool operator==(const UsageCounter&) const = default;
+};
+
 // What is added in one piece: all or nothing. Board = unallocated + tenants in each minute and GPU.
 struct UsageRows {
   std::vector<UsageRow> tenants;
   std::vector<UsageBoardRow> boards;
+  std::map<std::string, UsageCounter> counters = {};  // by GPU
 
   bool empty() const { return tenants.empty() && boards.empty(); }
 };
@@ -119,6 +129,12 @@ class UsageStore {
   // Errors of all: no_permission, busy, io, bad_data for a file that a newer version wrote; then
   // nothing was added, and a run is begun with the next.
   Result<void> begin(WallTime now, std::vector<std::string> gpus);
+  // The first reading of a GPU in this run. If the run before was killed, the time since begin() is
+  // lost, too, and the energy that the board's counter has counted since the newest tick that was
+  // added is the board's and nobody's. It is left out if the counter went back, if more than
+  // kMostBetween has passed, or if it is more than `most` for that time.
+  Result<void> resume(const std::string& gpu, std::optional<std::int64_t> counter_mj, Watts most,
+                      WallTime now);
   // Everything until `now` is in `rows` or was added before. `ran`: how long the run has lasted, by
   // a clock that nobody sets.
   Result<void> add(const UsageRows& rows, WallTime now, Duration ran);
@@ -136,6 +152,7 @@ class UsageStore {
   std::string path_;
   std::unique_ptr<SqliteFile> file_;
   std::optional<Run> begins_;  // and is not kept yet
+  std::optional<WallTime> resumed_;  // when this run began, if the one before was killed
   Duration counted_{};         // of this run, and added to the time of all
 };
 

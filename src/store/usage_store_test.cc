@@ -470,6 +470,45 @@ TEST(UsageStore, EachOfManyKilledRunsIsShown) {
   EXPECT_EQ(usage.boards[0].sums.board_mj, 5);
 }
 
+// A killed run's counter stood at 1000 mJ; the next run reads `counter_mj` after `pause`, and had
+// begun 1 s before that.
+UsageBoardSums resumed(Duration pause, std::optional<std::int64_t> counter_mj, bool ended = false,
+                       Watts most = Watts(1)) {
+  const Folder folder;
+  UsageRows rows = one_row(kBegin, 5);
+  rows.counters["GPU-1"] = {1000, kBegin};
+  {
+    UsageStore store(folder.file());
+    CHECK(store.add(rows, kBegin, {}).ok());
+    if (ended) CHECK(store.end().ok());
+  }
+  UsageStore store(folder.file());
+  CHECK(store.begin(kBegin + pause - 1s, {"GPU-1"}).ok());
+  CHECK(store.resume("GPU-1", counter_mj, most, kBegin + pause).ok());
+  // Once only.
+  CHECK(store.resume("GPU-1", counter_mj, most, kBegin + pause).ok());
+  UsageBoardSums out = read_usage(folder.file(), kBegin, kLong)->boards.at(0).sums;
+  out.lost_ms -= ended ? 0 : 1000;  // of the second time
+  return out;
+}
+
+// A board's counter goes on while nobody reads it.
+TEST(UsageStore, TheCounterSaysWhatABoardUsedAfterAKill) {
+  const UsageBoardSums found = resumed(4s, 4500);
+  EXPECT_EQ(found.board_mj, 5 + 3500);
+  EXPECT_EQ(found.unallocated_mj, 3500);
+  EXPECT_EQ(found.lost_ms, 4000);
+  // Nothing is known: it went back, shows more than the board can draw, or too long has passed.
+  for (const auto& [pause, counter_mj] :
+       {std::pair{Duration(4s), std::optional<std::int64_t>(999)}, {Duration(4s), 6001},
+        {Duration(61s), 4500}, {Duration(4s), std::nullopt}})
+    EXPECT_EQ(resumed(pause, counter_mj).board_mj, 5);
+  EXPECT_EQ(resumed(4s, 6001, false, Watts(2)).board_mj, 5 + 5001);
+  // A run that has ended knew what it did.
+  EXPECT_EQ(resumed(4s, 4500, true).board_mj, 5);
+  EXPECT_EQ(resumed(4s, 4500, true).lost_ms, 0);
+}
+
 TEST(UsageStore, ARunMakesNoFileBeforeThereIsSomethingToKeep) {
   const Folder folder;
   UsageStore store(folder.file());
@@ -586,7 +625,7 @@ TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
     UsageStore store(folder.file());
     ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   }
-  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 6");
+  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 7");
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
   UsageStore store(folder.file());
   EXPECT_EQ(add(store, one_row(kBegin, 5)).error().code, Errc::bad_data);

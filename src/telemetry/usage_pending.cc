@@ -67,10 +67,11 @@ void UsagePending::add_unallocated(const std::string& gpu, const UsageSavings& s
 }
 
 void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
-                       const UsageSavings& savings) {
+                       const UsageSavings& savings, std::optional<Joules> counter) {
   const WallTime bucket = usage_bucket(now);
   const std::string& uuid = gpu.id().uuid;
   UsageBoardSums& sums = board(bucket, uuid).sums;
+  counters_[uuid] = {std::nullopt, now};
   if (!tick.split) {
     sums.add({.lost_ms = milliseconds(tick.sourced.tick.length)});
     add_unallocated(uuid, savings, now);
@@ -78,6 +79,7 @@ void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& t
   }
   const Split& split = *tick.split;
   const bool by_power = tick.sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
+  if (counter && !by_power) counters_[uuid].counter_mj = std::llround(counter->value() * 1000);
   sums.add({.board_mj = split.board_mj,
             .unallocated_mj = split.unallocated_mj,
             .by_power_mj = by_power ? split.board_mj : 0,
@@ -95,6 +97,7 @@ void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& t
 void UsagePending::add(UsageRows rows) {
   for (UsageRow& row : rows.tenants) add(std::move(row));
   for (const UsageBoardRow& row : rows.boards) board(row.bucket, row.gpu).sums.add(row.sums);
+  counters_.merge(rows.counters);  // those that are here already are newer
   // By whole minutes, so that what is left adds up.
   while (tenants_.size() + boards_.size() > kMost && !boards_.empty()) {
     const WallTime oldest = boards_.begin()->first.first;
@@ -109,6 +112,7 @@ UsageRows UsagePending::take() {
   for (auto& [key, row] : boards_) out.boards.push_back(std::move(row));
   tenants_.clear();
   boards_.clear();
+  out.counters = std::exchange(counters_, {});
   return out;
 }
 

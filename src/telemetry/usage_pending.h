@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -17,9 +18,9 @@ class UsagePending {
   static constexpr std::size_t kMost = 100'000;
 
   // A tick that ended at `now`, and what was saved on that GPU since the one before: it is divided
-  // as the tick's energy is.
+  // as the tick's energy is. `counter`: what the board's energy counter showed at its end.
   void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
-           const UsageSavings& savings = {});
+           const UsageSavings& savings = {}, std::optional<Joules> counter = {});
   // What was saved and belongs to no tick: nobody's.
   void add_unallocated(const std::string& gpu, const UsageSavings& savings, WallTime now);
   // Takes back rows that could not be written.
@@ -36,6 +37,7 @@ class UsagePending {
 
   std::map<Tenant, UsageRow> tenants_;  // by minute, GPU, key and labels
   std::map<std::pair<WallTime, std::string>, UsageBoardRow> boards_;
+  std::map<std::string, UsageCounter> counters_;  // of the newest ticks
   std::size_t given_up_ = 0;
 };
 

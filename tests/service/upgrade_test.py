@@ -59,7 +59,8 @@ class Upgrade(service.Machine):
     def test_what_was_kept_is_there_and_goes_on(self):
         was = json.loads((KEPT / "bill.json").read_text())
         self.assertGreater(was["total"]["energy_joules"], 80000)
-        self.assertEqual(self.bill(), was)
+        # An account of before checksums has none that is broken.
+        self.assertEqual(self.bill(), was | {"broken_rows": 0})
         models = self.rows("models-simulated", "model")
         self.assertEqual(models, 1)
 
@@ -83,7 +84,8 @@ class Upgrade(service.Machine):
 
         since = self.derate("bill", "--from", END, "--json")
         self.assertGreater(since["total"]["energy_joules"], 0)
-        self.assertEqual(self.bill(), was)
+        # An account of before checksums has none that is broken.
+        self.assertEqual(self.bill(), was | {"broken_rows": 0})
         self.assertGreaterEqual(self.rows("models-simulated", "model"), models)
         for name in DATABASES:
             with closing(sqlite3.connect(self.state / f"{name}.db")) as db:
@@ -122,7 +124,7 @@ class UpgradeFrom010(service.Machine):
         bill = self.derate("bill", *self.BILL, "--by", "gpu", "--json")
         for key in leave_out:
             was[key] = bill[key]
-        self.assertEqual(bill, was)
+        self.assertEqual(bill, was | {"broken_rows": 0})
         self.check_history()
 
     def check_history(self):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/json.h"
@@ -12,6 +13,8 @@ namespace derate {
 namespace {
 
 constexpr Duration kTidyEvery = std::chrono::hours(1);
+// A board may draw more than its limit for a moment.
+constexpr double kOverLimit = 1.5;
 // Readings that fail now and then are logged as seldom as those that always do.
 constexpr Duration kLogEvery = std::chrono::minutes(10);
 
@@ -57,8 +60,10 @@ AttributionService::AttributedGpu& AttributionService::attributed_gpu(
   const Capability& capability = source.capability();
   for (const auto& attributed : gpus_)
     if (attributed->gpu.id().uuid == capability.id.uuid) return *attributed;
+  const auto& limits = capability.power_limits;
   gpus_.push_back(std::make_unique<AttributedGpu>(
-      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
+      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how),
+                    limits ? kOverLimit * limits->highest : Watts(kMostBoardWatts)}));
   return *gpus_.back();
 }
 
@@ -128,13 +133,23 @@ void AttributionService::take(AttributedGpu& attributed) {
   const ClockSummary watched = attributed.gpu.watched(tenancy.board.time);
   options_.on_reading(attributed.gpu.id(), tenancy, names, watched);
   attributed.picture.reset();
+  const WallTime end = clock_.wall_now() - (clock_.now() - tenancy.board.time);
+  resume(attributed, tenancy.board, end);
   const GpuAttribution::Taken* tick = attributed.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
-  const WallTime end = clock_.wall_now() - (clock_.now() - tenancy.board.time);
   const UsageSavings savings = take_saved(attributed.gpu.id().uuid);
   if (options_.on_tick) options_.on_tick({attributed.gpu, *tick, end, savings});
-  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings);
+  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings, tenancy.board.energy);
+}
+
+// The first reading of a GPU: what its counter has counted since a killed run is the board's.
+void AttributionService::resume(AttributedGpu& attributed, const Sample& board, WallTime now) {
+  if (writer_ == nullptr || std::exchange(attributed.resumed, true)) return;
+  const auto counter_mj =
+      board.energy ? std::optional(std::llround(board.energy->value() * 1000)) : std::nullopt;
+  writer_->post([uuid = attributed.gpu.id().uuid, most = attributed.most, counter_mj,
+                 now](UsageStore& store) { (void)store.resume(uuid, counter_mj, most, now).ok(); });
 }
 
 void AttributionService::step(std::span<const Gpu> gpus) {

@@ -81,6 +81,8 @@ class AttributionService {
  private:
   struct AttributedGpu {
     GpuAttribution gpu;
+    Watts most;                            // that the board can draw
+    bool resumed = false;                  // the file has had its first reading
     std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
     std::optional<Tenancy> read;
@@ -94,6 +96,7 @@ class AttributionService {
   void begin(AttributedGpu& attributed, const Gpu& gpu);
   void collect(AttributedGpu& attributed, const Gpu& gpu);
   void take(AttributedGpu& attributed);
+  void resume(AttributedGpu& attributed, const Sample& board, WallTime now);
   UsageSavings take_saved(const std::string& uuid);
   void end_savings();
   void begin_run(std::span<const Gpu> gpus);
