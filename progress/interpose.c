@@ -96,6 +96,7 @@ static bool ask_the_driver(Find find, void* handle) {
   ASK(contexts_.of_stream, "cuStreamGetCtx");
   ASK(contexts_.push, "cuCtxPushCurrent_v2");
   ASK(contexts_.pop, "cuCtxPopCurrent_v2");
+  (void)find(handle, "cuCtxGetDevice"); /* dlerror() keeps nothing of what an old driver lacks */
   __atomic_store_n(&driver_.device_of_context, found, __ATOMIC_RELEASE);
   return true;
 }

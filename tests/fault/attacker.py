@@ -7,6 +7,7 @@ As a program, `attacker.py FOLDER`, it is the one attack whose environment matte
 
 import contextlib
 import ctypes
+import encodings.idna  # noqa: F401: for addresses; these users may not read Python's folder
 import fcntl
 import itertools
 import json

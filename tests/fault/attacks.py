@@ -522,6 +522,7 @@ def _(house):
         house.until(lambda: user.tally[0], 5, "the user has asked")
         check(user.tally[0] == 200, f"the user's own browser was answered {user.tally[0]}")
     house.until(lambda: not page.exists(), 2, "what led to the page is gone")
+    send(program.pid, signal.SIGTERM)
     out = stop(house, daemon)
     out.note = f"{tries} tries"
     return out
@@ -564,6 +565,7 @@ def _(house):
         check(set(answers) == {200}, f"of {len(answers)} answers {sorted(set(answers))}")
         hold_out(house, daemon, daemon.worker(), 1)
         sent = one.tally[0] + two.tally[0]
+    send(program.pid, signal.SIGTERM)
     out = stop(house, daemon)
     out.note = f"{sent} wrong tokens, {len(answers)} answers"
     return out

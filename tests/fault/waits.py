@@ -415,8 +415,9 @@ def _(house):
         time.sleep(3)
 
     def command():
-        house.derate("policy", "set", "efficient-fix", "-i", ",".join(map(str, ours)), code=None,
-                     limit=30)
+        # By UUID: `derate` would have to query the driver, which hangs, for what a number means.
+        named = ",".join(house.uuids[gpu] for gpu in ours)
+        house.derate("policy", "set", "efficient-fix", "-i", named, code=None, limit=30)
 
     for ask, policy in ((reload, "max-freq"), (command, "efficient-fix")):
         send(house.server.pid, signal.SIGSTOP)

@@ -285,6 +285,20 @@ class Progress(unittest.TestCase):
         """
     WITH_DRIVER = ("-L", STUB, "-Wl,-rpath," + STUB, "-l:libcuda.so.1")
 
+    def test_a_driver_that_lacks_functions_leaves_no_error(self):
+        """dlsym(3): the caller looks at dlerror() after it."""
+        self.built("libcuda.so.1", "int cuCtxGetDevice(int* d) { return *d = 0; }"
+                   "int cuLaunchKernel(void) { return 0; }", "-shared", "-fPIC")
+        program = self.built("old", """
+            #include <dlfcn.h>
+            int main(void) {
+              void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+              return !dlsym(driver, "cuLaunchKernel") || dlerror() != 0 ||
+                     dlsym(driver, "cuGraphLaunch") || !dlerror();
+            }""")
+        done = self.run_with([program], LD_LIBRARY_PATH=str(self.folder))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_modules_that_are_linked_with_the_driver(self):
         """As Triton makes them, up to 3.3; the loader's protection of its addresses stays."""
         loader = self.built("loader", """
