@@ -55,6 +55,10 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
     return plain(Outcome::shadow);
   }
   if (!yielded_to_.empty()) return plain(Outcome::yielded, yielded_to_);
+  const bool fresh = estimate.freshness == Freshness::fresh;
+  const bool back = fresh && blind_;
+  blind_ = !fresh;
+  if (back) doubt_all();
   if (auto contradicted = watch(estimate)) return *std::move(contradicted);
   if (target_ == in_force_ && clock_known_ && power_known_) return plain(Outcome::nothing);
   // Another clock now would hide that another tool has changed ours.
@@ -62,12 +66,17 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
       watch_.in_doubt(estimate.time))
     return plain(Outcome::nothing);
   // A GPU that answers again is not held to what failed while it did not.
-  const bool fresh = estimate.freshness == Freshness::fresh;
-  const bool back = fresh && blind_;
-  blind_ = !fresh;
   if (!failure_.empty() && !back && estimate.time < retry_at_)
     return plain(Outcome::waiting, failure_);
   return write(estimate.time);
+}
+
+// A GPU that was out of reach may have been reset meanwhile: what is in force is written again,
+// unless other tools have the last word.
+void Actuator::doubt_all() {
+  if (options_.on_drift == DriftRule::yield) return;
+  if (in_force_.clock) clock_known_ = false;
+  if (in_force_.power) power_known_ = false;
 }
 
 std::optional<Actuation> Actuator::watch(const Estimate& estimate) {

@@ -85,6 +85,7 @@ class Actuator {
   };
 
   void aim(const Decision& decision);
+  void doubt_all();
   std::optional<Actuation> watch(const Estimate& estimate);
   std::optional<Actuation> clock_contradicted(const Estimate& estimate);
   std::optional<Actuation> power_contradicted(const Estimate& estimate);

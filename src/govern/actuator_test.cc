@@ -210,6 +210,22 @@ class Watched {
   std::optional<Actuator> actuator;
 };
 
+// A GPU that was lost for seconds comes back without its lock, and nothing else shows it: in a
+// published policy's clock no drift is looked for.
+TEST(Actuator, WritesAgainWhatIsInForceWhenAGpuAnswersAgain) {
+  for (const DriftRule rule : {DriftRule::ignore, DriftRule::reassert, DriftRule::yield}) {
+    Watched watched({.on_drift = rule});
+    EXPECT_EQ(watched.tick(set(1200), 1200).outcome, Outcome::written);
+    EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
+    watched.estimate.freshness = Freshness::expired;
+    EXPECT_EQ(watched.actuator->apply(kHold, watched.estimate).outcome, Outcome::nothing);
+    const bool ours = rule != DriftRule::yield;
+    EXPECT_EQ(watched.tick(kHold, 1200).outcome, ours ? Outcome::written : Outcome::nothing);
+    EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
+    EXPECT_EQ(watched.control.calls.size(), ours ? 2u : 1u);
+  }
+}
+
 TEST(Actuator, AWriteWithoutEffectIsAnErrorAndTriedAgain) {
   Watched w;
   EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);

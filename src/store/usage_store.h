@@ -151,9 +151,9 @@ class UsageStore {
 
   std::string path_;
   std::unique_ptr<SqliteFile> file_;
-  std::optional<Run> begins_;  // and is not kept yet
+  std::optional<Run> begins_;        // and is not kept yet
   std::optional<WallTime> resumed_;  // when this run began, if the one before was killed
-  Duration counted_{};         // of this run, and added to the time of all
+  Duration counted_{};               // of this run, and added to the time of all
 };
 
 // What buckets that begin in [from, to) hold. Reads only, also while somebody writes. `gpus`: only

@@ -499,9 +499,10 @@ TEST(UsageStore, TheCounterSaysWhatABoardUsedAfterAKill) {
   EXPECT_EQ(found.unallocated_mj, 3500);
   EXPECT_EQ(found.lost_ms, 4000);
   // Nothing is known: it went back, shows more than the board can draw, or too long has passed.
-  for (const auto& [pause, counter_mj] :
-       {std::pair{Duration(4s), std::optional<std::int64_t>(999)}, {Duration(4s), 6001},
-        {Duration(61s), 4500}, {Duration(4s), std::nullopt}})
+  for (const auto& [pause, counter_mj] : {std::pair{Duration(4s), std::optional<std::int64_t>(999)},
+                                          {Duration(4s), 6001},
+                                          {Duration(61s), 4500},
+                                          {Duration(4s), std::nullopt}})
     EXPECT_EQ(resumed(pause, counter_mj).board_mj, 5);
   EXPECT_EQ(resumed(4s, 6001, false, Watts(2)).board_mj, 5 + 5001);
   // A run that has ended knew what it did.

@@ -30,6 +30,16 @@ struct Meter {
   }
 };
 
+// A driver that hung gave no readings: that says nothing of the counter.
+TEST(MeterWatch, ATimeWithoutReadingsIsNoStandstill) {
+  Meter meter;
+  meter.changes(10s, 700, 700);
+  meter.now += 30s;
+  EXPECT_EQ(meter.changes(2s, 700, 0), 0);
+  EXPECT_EQ(meter.changes(10s, 700, 700), 0);
+  EXPECT_EQ(meter.watch.state(), State::sound);
+}
+
 TEST(MeterWatch, ACounterThatCountsIsSound) {
   Meter meter;
   EXPECT_EQ(meter.changes(200s, 700, 670), 0);

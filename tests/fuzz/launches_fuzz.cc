@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   CHECK(page.ok());
   LaunchReader reader;
   Instant now{};
-  reader.add(*std::move(page), 7, 1, now);
+  reader.add(*std::move(page), PageOwner{{.pid = 7, .uid = 1, .started = 1}}, now);
   const auto rows = std::make_unique<derate_launch_page>();
   for (std::size_t round = 1; round <= 4; ++round) {
     const std::size_t length = std::min(size * round / 4, sizeof rows->rows_of);
