@@ -28,7 +28,7 @@ GOVERNED = range(5)
 WATCHED = 4  # its user sends beats
 # Jobs of others, by GPU: the user, the work, and how it says its progress.
 VICTIMS = {0: (THIRD, "copy", ()), 1: (THIRD, "sort", ("--launches", "train.csv")),
-           2: (FOURTH, "GeMM", ("--beat",)), 5: (THIRD, "sort", ())}
+           2: (FOURTH, "fft", ("--beat",)), 5: (THIRD, "sort", ())}
 NAMED = (0, 1, 5)  # those whose numbers root may choose
 CONFIG = f"""[governor]
 govern = true
@@ -170,7 +170,7 @@ def use_page(tally, port, code, may_begin):
             text += piece
     found = re.search(rb'"token":"([^"]+)"', text)
     token = found[1].decode() if found else "none"
-    look_again(tally, [("page of derate ui", ok(("127.0.0.1", port), "/v1/status", token))])
+    look_again(tally, [("page of derate ui", ok(("127.0.0.1", port), "/v1/gpus", token))])
 
 
 def beat_on(tally, place):
@@ -233,6 +233,22 @@ class AttackHouse(House):
             if library.is_file():
                 shutil.copy(library, progress / library.name)
 
+    def begin_once(self, late_page):
+        if self.server is None:
+            self.begin(late_page)
+
+    def settle(self, most):
+        """Until the work of a GPU differs little from that of the seconds before."""
+        begin, steady, before = now(), 0, None
+        while steady < 2 and now() < begin + most:
+            work, at = self.figures_now(), now()
+            time.sleep(3)
+            rates = {gpu: (done - work[gpu]) / (now() - at)
+                     for gpu, done in self.figures_now().items()}
+            steady = steady + 1 if before and all(abs(rates[gpu] - before[gpu]) < 0.006
+                                                  for gpu in rates) else 0
+            before = rates
+
     def begin(self, late_page):
         self.serve("H200", GPUS)
         self.elsewhere = self.start("serve", self.build / "derate", "sim", "serve", "--chip", "H200",
@@ -282,7 +298,7 @@ class AttackHouse(House):
             "status": Attacker(FIFTH, look_again, [("status", status_answers(self))], 0.5),
             "agent": Attacker(FIFTH, look_again, [("agent metrics", ok(agent, "/metrics")),
                                                   ("agent operation", ok(agent, "/v1/gpus", token))]),
-            "root": Attacker(0, look_again, [("control", control_answers(run))]),
+            "root": Attacker(0, look_again, [("control", control_answers(run))], 0.5),
             "page": Attacker(THIRD, use_page, self.ui_port, self.code, self.may_begin),
             "beats": Attacker(FIFTH, beat_on, here),
             "pages": Attacker(FIFTH, hand_over_pages, here)}
@@ -451,6 +467,8 @@ class AttackHouse(House):
             self.decoy.end()
         for path in self.scratch.glob("*-[0-9]*"):
             subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+        if self.probe is not None:
+            self.probe.call("nvmlShutdown")  # the next house has other GPUs
         super().close()
 
 

@@ -8,6 +8,7 @@ same function runs at a place that is not Derate's.
 
 import contextlib
 import ctypes
+import encodings.idna  # noqa: F401: other users may not come where it lies
 import fcntl
 import itertools
 import mmap
@@ -83,6 +84,7 @@ class Attack:
     seconds: float = 0    # it needs as long at least
     by_root: bool = False  # root plays what a set-user-id program would do, before the attacker
     again: bool = False   # the victims' jobs begin anew with each spell
+    ends: bool = False    # derated is stopped under it in any case
 
     @property
     def title(self):
@@ -152,7 +154,7 @@ SIM_REQUEST = struct.Struct("<8Id64s512s")  # fakenvml/protocol.h
 SIM_MAGIC = 0x31514644
 
 
-def sim_job(place, gpu=OWN_GPU, workload=b"GeMM"):
+def sim_job(place, gpu=OWN_GPU, workload=b"fft"):
     """Work of this process on a GPU, for as long as the connection lives."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     one.settimeout(5)
@@ -189,7 +191,8 @@ class Page:
     def send(self, place, out=None):
         own = out or attacker.datagrams()
         try:
-            socket.send_fds(own, [b"launches"], [self.file], 0, place.path("launches.sock"))
+            own.connect(place.path("launches.sock"))
+            socket.send_fds(own, [b"launches"], [self.file])
             return True
         except OSError:
             return False
@@ -418,15 +421,15 @@ def _(tally, place):
             place.rest()
 
 
-@attack("launches", "linger", "150 files whose last close waits ten minutes", known="2")
+@attack("launches", "linger", "150 files whose last close waits ten minutes", known="2", ends=True)
 def _(tally, place):
     attacker.linger(tally, place.folder, most=place.share(150))
 
 
 @attack("launches", "fuse", "files of a FUSE file system that never answers", known="2",
-        by_root=True)
+        by_root=True, ends=True)
 def _(tally, place):
-    file = Path(place.scratch, f"fuse-{place.uid}")
+    file = Path(place.scratch, f"fuse-{place.uid}-{os.getpid()}")
     file.touch(mode=0o666)
     attacker.hang(tally, place.folder, file, place.uid, most=place.share(12))
 

@@ -79,9 +79,9 @@ def _(tally, place):
 
 
 @attack("files", "environ-fuse", "processes on a GPU whose environment lies in a file of a FUSE file "
-        "system that never answers", by_root=True, seconds=8)
+        "system that never answers", by_root=True, seconds=8, ends=True)
 def _(tally, place):
-    file = Path(place.scratch, f"environ-{place.uid}")
+    file = Path(place.scratch, f"environ-{place.uid}-{os.getpid()}")
     file.write_bytes(bytes(8192))
     file.chmod(0o666)
     kernel = os.open("/dev/fuse", os.O_RDWR)
