@@ -213,7 +213,8 @@ class AttackHouse(House):
         self.other = self.folder / "other"
         self.other.mkdir(mode=0o755)
         self.records = self.folder / "records"
-        self.pids, self.watchers, self.gone = {}, {}, 0
+        self.pids, self.watchers = {}, {}
+        self.usual = None  # work of the last control, by GPU
         self.copy_programs()
 
     def copy_programs(self):
@@ -320,15 +321,23 @@ class AttackHouse(House):
                 continue
             words = [str(self.folder / "bin/derate"), "sim", "job", work, "-i", str(gpu), "--work",
                      "0", *options]
-            self.pids[gpu] = attacker.start_as(uid, words, self.environment, self.folder / "bin",
-                                               pid=numbers.get(gpu))
-            check(self.pids[gpu], f"no process of the number {numbers.get(gpu)} can be made")
+            made = attacker.start_as(uid, words, self.environment, self.folder / "bin",
+                                     pid=numbers.get(gpu))
+            check(made, f"no process of the number {numbers.get(gpu)} can be made")
+            self.pids[gpu] = made
 
     def end_jobs(self, gpus):
         for gpu in gpus:
             send(self.pids[gpu], 9)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pids.pop(gpu), 0)
+
+    def wait_for_numbers(self, numbers):
+        """Until none of them is of a process, which its parent may still have to wait for."""
+        for gpu in NAMED:
+            del self.pids[gpu]
+        self.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in numbers.values()), 5,
+                   "the numbers are free")
 
     def free_numbers(self):
         taken = {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -340,7 +349,7 @@ class AttackHouse(House):
     def attackers(self, attack, kind, ids, control):
         place = self.place(control)
         if kind == "subuids":
-            place.uid, place.count, place.many = SUBORDINATES + 1000, ids, True
+            place.uid, place.count, place.many = SUBORDINATES + 1000, ids, True  # of one range
             return [Attacker(0, as_many, attack.work, attack.by_root, place)]
         users = {"stranger": (FRESH,), "pair": (FRESH, SECOND)}[kind]
         out = []
@@ -384,8 +393,7 @@ class AttackHouse(House):
                 begin = now()
                 while not all(one.tally[7] for one in some) and now() < begin + 12:
                     time.sleep(0.01)
-                for gpu in NAMED:
-                    del self.pids[gpu]
+                self.wait_for_numbers(numbers)
                 self.begin_jobs(numbers)
                 time.sleep(4)
             time.sleep(1)

@@ -390,3 +390,43 @@ def _(tally, place):
         tally[1] += bool(attacker.command_lines_with(place.code)) if place.code else 0
         tally[0] += 1
         place.rest(0.02)
+
+
+@attack("agent", "ids", "a connection of each of a thousand user ids, with half a request; root plays "
+        "newuidmap", known="5", by_root=True)
+def _(tally, place):
+    if place.many and place.number:
+        time.sleep(3600)
+    held, text = {}, b"GET /livez HTTP/1.1\r\n"
+    while True:
+        for number in range(1000):
+            if number in held and not attacker.hung_up(held[number]):
+                continue
+            os.seteuid(place.uid + 2000 + number if place.many else place.uid)
+            try:
+                held[number] = place.dial("agent", 0.2)
+                held[number].setblocking(False)
+                held[number].send(text)
+                tally[0] += 1
+            except OSError:
+                held.pop(number, None)
+            finally:
+                os.seteuid(0)
+        time.sleep(0.02)
+
+
+@attack("agent", "id-guesses", "a wrong token of each of a thousand user ids at a time, for operations; "
+        "root plays newuidmap", known="4", by_root=True)
+def _(tally, place):
+    if place.many and place.number:
+        time.sleep(3600)
+    held = []
+    for at in itertools.count():
+        os.seteuid(place.uid + 2000 + at % 1000 if place.many else place.uid)
+        with contextlib.suppress(OSError):
+            held.append(place.dial("agent", 0.5))
+            held[-1].send(attacker.get("/v1/gpus", f"wrong{at}"))
+            tally[0] += 1
+        os.seteuid(0)
+        if len(held) > 200:
+            held.pop(0).close()
