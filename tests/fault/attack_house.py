@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
 import attack_bench  # noqa: E402
 import attacker  # noqa: E402
 from attacker import FIFTH, FRESH, SECOND, THIRD, FOURTH, Asker, Attacker  # noqa: E402
-from doors import SUBORDINATES, Page, Place, alone, as_many, sim_job  # noqa: E402
+from doors import GAINED, SUBORDINATES, Page, Place, alone, as_many, sim_job  # noqa: E402
 from house import Failure, House, check, now, send  # noqa: E402
 
 REPO = Path(__file__).resolve().parent.parent.parent
@@ -403,7 +403,7 @@ class AttackHouse(House):
                 self.may_begin[0] = 1
             seen = self.look(seconds)
             seen["tries"] = sum(one.tally[0] for one in some)
-            seen["gained"] = sum(one.tally[1] for one in some)
+            seen["gained"] = sum(one.tally[GAINED] for one in some)
             seen["tally"] = [list(one.tally[:8]) for one in some]
             return seen, some
         except BaseException:

@@ -2,8 +2,8 @@
 requests, files and environments. Those over HTTP are in web_doors.py.
 
 An attack is a function (tally, place) that goes on until its process is killed. tally[0] counts
-tries, tally[1] what no attacker may get: a forbidden answer, another's file. In the control the
-same function runs at a place that is not Derate's.
+tries, tally[GAINED] what no attacker may get: a forbidden answer, another's file. In the control
+the same function runs at a place that is not Derate's.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ import attacker
 from attacker import LIBC, PR_SET_PDEATHSIG, Asker, become, request
 
 SUBORDINATES = 200_000  # the first of 65,536 ids of one user
+GAINED = 6              # in the tally
 OWN_GPU = 3             # where the attackers have a job of their own
 
 
@@ -630,7 +631,7 @@ def _(tally, place):
                                     set=["delta=0.3"]) + request("run-show"))
                 answers = one.recv(4096)
                 tally[0] += 1
-                tally[1] += b'"governed":true' in answers
+                tally[GAINED] += b'"governed":true' in answers
         place.rest(0.002)
 
 
@@ -646,11 +647,11 @@ def _(tally, place):
                     for step in range(1, 20):
                         asker.ask("tune-trial-report", trial=begun["trial"], steps=step,
                                   token=begun["token"])
-                tally[1] += asker.ask("run-begin", policy="assure", gpus=gpu,
+                tally[GAINED] += asker.ask("run-begin", policy="assure", gpus=gpu,
                                       set=["delta=0.3"]).get("ok", False)
                 asker.ask("run-end")
-                tally[1] += asker.ask("run-release", gpus=gpu).get("ok", False)
-                tally[1] += asker.ask("release", gpus=gpu).get("ok", False)
+                tally[GAINED] += asker.ask("run-release", gpus=gpu).get("ok", False)
+                tally[GAINED] += asker.ask("release", gpus=gpu).get("ok", False)
                 tally[0] += 1
                 place.rest(0.01)
 

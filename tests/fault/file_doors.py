@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attacker
 from attacker import LIBC, PR_SET_PDEATHSIG, become
-from doors import OWN_GPU, Page, attack, child, hold_step, no_zombies, sim_job
+from doors import GAINED, OWN_GPU, Page, attack, child, hold_step, no_zombies, sim_job
 
 # --- environments and processes on GPUs -----------------------------------------------------------
 
@@ -212,7 +212,7 @@ def _(tally, place):
                 with open(entry.path, "rb") as file:
                     attacker.fcntl.flock(file, attacker.fcntl.LOCK_EX | attacker.fcntl.LOCK_NB)
                     kept.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-                    tally[1] += entry.name.endswith(".lock")
+                    tally[GAINED] += entry.name.endswith(".lock")
     while True:
         look()
         del kept[:-200]

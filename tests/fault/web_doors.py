@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attacker
 from attacker import LIBC, http_get
-from doors import attack, child, no_zombies
+from doors import GAINED, attack, child, no_zombies
 
 DOORS = ("api", "agent", "ui")
 
@@ -171,7 +171,7 @@ def at_each():
                         while piece := one.recv(65536):
                             answer += piece
                     tally[0] += 1
-                    tally[1] += done_for(answer)
+                    tally[GAINED] += done_for(answer)
                 place.rest()
 
         @attack(door, "resets", "connections that are reset or hung up on as soon as they stand")
@@ -237,7 +237,7 @@ def _(tally, place):
         with contextlib.suppress(OSError), place.dial("api", 1) as one:
             one.sendall(FORBIDDEN)
             tally[0] += 1
-            tally[1] += done_for(one.recv(65536))
+            tally[GAINED] += done_for(one.recv(65536))
     while True:
         child(inside)
         place.rest(0.01)
@@ -251,7 +251,7 @@ def _(tally, place):
             one.sendall(FORBIDDEN.replace(b"Content-Type", b"Authorization: "
                                           + fields[at % 5].encode() + b"\r\nContent-Type", 1))
             tally[0] += 1
-            tally[1] += done_for(one.recv(65536))
+            tally[GAINED] += done_for(one.recv(65536))
         place.rest()
 
 
@@ -270,7 +270,7 @@ def _(tally, place):
         with contextlib.suppress(OSError), place.dial("agent", 2) as one:
             one.sendall(attacker.get("/v1/gpus", f"wrong{place.uid}{number}"))
             tally[0] += 1
-            tally[1] += b"HTTP/1.1 200" in one.recv(4096)
+            tally[GAINED] += b"HTTP/1.1 200" in one.recv(4096)
         place.rest()
 
 
@@ -282,7 +282,7 @@ def _(tally, place):
             one.sendall(post("/v1/policy-set", body, f"Authorization: Bearer w{place.uid}{number}",
                              "Content-Type: application/json"))
             tally[0] += 1
-            tally[1] += b"HTTP/1.1 200" in one.recv(4096)
+            tally[GAINED] += b"HTTP/1.1 200" in one.recv(4096)
         place.rest()
 
 
@@ -293,7 +293,7 @@ def _(tally, place):
             one.sendall(attacker.get("/v1/events", f"wrong{place.uid}{number}").replace(
                 b"Host:", b"Accept: text/event-stream\r\nHost:", 1))
             tally[0] += 1
-            tally[1] += b"HTTP/1.1 200" in one.recv(4096)
+            tally[GAINED] += b"HTTP/1.1 200" in one.recv(4096)
         place.rest()
 
 
@@ -321,7 +321,12 @@ def _(tally, place):
 
 @attack("ui", "code", "the code of another user's page, by whatever way it became known", known="1")
 def _(tally, place):
-    attacker.take_page(tally, place.ports["ui"], place.code)
+    port = place.ports["ui"]
+    while True:
+        tally[GAINED] += attacker.http(port, attacker.exchange(port, place.code)) == 200
+        tally[GAINED] += attacker.http(port, attacker.get("/metrics")) == 200
+        tally[0] += 1
+        place.rest()
 
 
 @attack("ui", "hosts", "the page's code and paths by other names of this machine")
@@ -336,7 +341,7 @@ def _(tally, place):
             with socket.create_connection(address, timeout=0.5) as one:
                 one.sendall(text)
                 tally[0] += 1
-                tally[1] += b"HTTP/1.1 200" in one.recv(4096)
+                tally[GAINED] += b"HTTP/1.1 200" in one.recv(4096)
         place.rest()
 
 
@@ -370,7 +375,7 @@ def _(tally, place):
                 one.settimeout(0.05)
                 caller, _ = one.accept()
                 caller.settimeout(0.2)
-                tally[1] += b"Bearer" in caller.recv(4096)
+                tally[GAINED] += b"Bearer" in caller.recv(4096)
         tally[0] += 1
         place.rest(0.01)
 
@@ -386,8 +391,8 @@ def _(tally, place):
                 os.symlink(place.scratch, folder / f"x{random.random()}")
         for path in Path(place.scratch).parent.glob("home-*/*"):
             with contextlib.suppress(OSError):
-                tally[1] += place.code.encode() in path.read_bytes()
-        tally[1] += bool(attacker.command_lines_with(place.code)) if place.code else 0
+                tally[GAINED] += place.code.encode() in path.read_bytes()
+        tally[GAINED] += bool(attacker.command_lines_with(place.code)) if place.code else 0
         tally[0] += 1
         place.rest(0.02)
 
