@@ -1,5 +1,5 @@
-"""The machine of one attack: GPUs with other users' jobs, derated, an agent, another user's page; those
-who look whether they are served; and a server of nothing, at which the control of each attack is."""
+"""The machine of one attack: GPUs with other users' jobs, derated, an agent, another user's page;
+those who look whether they are served; and a server of nothing, where each attack's control is."""
 
 import contextlib
 import json
@@ -252,8 +252,9 @@ class AttackHouse(House):
 
     def begin(self, late_page):
         self.serve("H200", GPUS)
-        self.elsewhere = self.start("serve", self.build / "derate", "sim", "serve", "--chip", "H200",
-                                    "--gpus", GPUS, extra={"DERATE_SIM": str(self.other / "sim")})
+        self.elsewhere = self.start("serve", self.build / "derate", "sim", "serve", "--chip",
+                                    "H200", "--gpus", GPUS,
+                                    extra={"DERATE_SIM": str(self.other / "sim")})
         self.note_baseline()
         (self.folder / "subuid").write_text(f"60000:{SUBORDINATES}:65536\n")
         self.daemon_program = self.start_daemon()
@@ -272,8 +273,9 @@ class AttackHouse(House):
         mounted = (f"mount --bind {self.folder / 'subuid'} /etc/subuid && exec "
                    f"{self.build / 'derated'} --silence 10 --records {self.records}")
         out = self.start("derated", "unshare", "-m", "sh", "-c", mounted)
-        self.until(lambda: all(self.locked(gpu) for gpu in GOVERNED) or out.process.poll() is not None,
-                   30, f"all GPUs are governed: {out.text()}")
+        self.until(lambda: out.process.poll() is not None
+                   or all(self.locked(gpu) for gpu in GOVERNED), 30,
+                   f"all GPUs are governed: {out.text()}")
         check(out.process.poll() is None, f"derated ended: {out.text()}")
         self.worker = out.worker()
         return out
@@ -297,8 +299,9 @@ class AttackHouse(House):
                                                  ("metrics", ok(api, "/metrics")),
                                                  ("client", client_answers(run))]),
             "status": Attacker(FIFTH, look_again, [("status", status_answers(self))], 0.5),
-            "agent": Attacker(FIFTH, look_again, [("agent metrics", ok(agent, "/metrics")),
-                                                  ("agent operation", ok(agent, "/v1/gpus", token))]),
+            "agent": Attacker(FIFTH, look_again, [
+                ("agent metrics", ok(agent, "/metrics")),
+                ("agent operation", ok(agent, "/v1/gpus", token))]),
             "root": Attacker(0, look_again, [("control", control_answers(run))], 0.5),
             "page": Attacker(THIRD, use_page, self.ui_port, self.code, self.may_begin),
             "beats": Attacker(FIFTH, beat_on, here),

@@ -519,7 +519,7 @@ def _(tally, place):
         place.rest(0.005)
 
 
-@attack("launches", "dead", "processes hand over a page and end; another one goes on counting in it",
+@attack("launches", "dead", "processes hand over a page and end; another one counts on in it",
         known="3", seconds=16)
 def _(tally, place):
     pages = []

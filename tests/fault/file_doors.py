@@ -1,5 +1,5 @@
-"""Attacks of scripts/attacks by files, environments, names and numbers of processes, and on programs
-with the preloaded library."""
+"""Attacks of scripts/attacks by files, environments, names and numbers of processes, and on
+programs with the preloaded library."""
 
 import contextlib
 import ctypes
@@ -78,8 +78,8 @@ def _(tally, place):
         time.sleep(0.2)
 
 
-@attack("files", "environ-fuse", "processes on a GPU whose environment lies in a file of a FUSE file "
-        "system that never answers", by_root=True, seconds=8, ends=True)
+@attack("files", "environ-fuse", "processes on a GPU whose environment lies in a file of a FUSE "
+        "file system that never answers", by_root=True, seconds=8, ends=True)
 def _(tally, place):
     file = Path(place.scratch, f"environ-{place.uid}-{os.getpid()}")
     file.write_bytes(bytes(8192))
@@ -165,12 +165,12 @@ def _(tally, place):
             os.kill(pid, signal.SIGKILL)
 
 
-@attack("files", "cgroups", "processes on a GPU in deep control groups with names of pods, jobs and "
-        "containers", by_root=True)
+@attack("files", "cgroups", "processes on a GPU in deep control groups with names of pods, jobs "
+        "and containers", by_root=True)
 def _(tally, place):
     root = Path("/sys/fs/cgroup", f"x{place.uid}")
-    names = ["job_12", "step_0", "kubepods-burstable-pod" + "f" * 32, "docker-" + "a" * 64 + ".scope",
-             "line\nbreak", "a" * 255, "\x1b[2J"]
+    names = ["job_12", "step_0", "kubepods-burstable-pod" + "f" * 32,
+             "docker-" + "a" * 64 + ".scope", "line\nbreak", "a" * 255, "\x1b[2J"]
     deep = root
     for name in names * 3:
         with contextlib.suppress(OSError):
@@ -242,8 +242,8 @@ def _(tally, place):
 
 # --- numbers of processes -------------------------------------------------------------------------
 
-@attack("files", "pid-pages", "pages of processes that have ended, whose numbers another user's jobs "
-        "get; root chooses the numbers", known="3", seconds=18, again=True, by_root=True)
+@attack("files", "pid-pages", "pages of processes that have ended, whose numbers another user's "
+        "jobs get; root chooses the numbers", known="3", seconds=18, again=True, by_root=True)
 def _(tally, place):
     pages = []
     for at, (uuid, pid) in enumerate(zip(place.uuids, place.victims[:2])):
@@ -277,8 +277,8 @@ def with_number(pid, uid, work):
         os.waitpid(made, 0)
 
 
-@attack("files", "pid-run", "a run of a user whose job ends just before another user's job gets its "
-        "number; root chooses the number", known="6", seconds=8, again=True, by_root=True)
+@attack("files", "pid-run", "a run of a user whose job ends just before another user's job gets "
+        "its number; root chooses the number", known="6", seconds=8, again=True, by_root=True)
 def _(tally, place):
     pid = place.victims[-1]
     if place.number:

@@ -78,8 +78,8 @@ class Crowd:
 
 def crowds():
     pipeline = http_get("/metrics") * 20
-    chunks = (b"POST /v1/policy-set HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-              + (b"1;" + b"x" * 1000 + b"\r\n{\r\n") * 60)
+    chunks = (b"POST /v1/policy-set HTTP/1.1\r\nHost: localhost\r\n"
+              b"Transfer-Encoding: chunked\r\n\r\n" + (b"1;" + b"x" * 1000 + b"\r\n{\r\n") * 60)
     slow = b"GET /v1/gpus HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"y" * 4000
     expect = (b"POST /v1/policy-set HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
               b"Content-Length: 65536\r\n\r\n")
@@ -123,7 +123,8 @@ def smuggled():
     heads = [
         f"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{inner}",
         f"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n{chunk}{inner}",
-        f"Transfer-Encoding: \x0bchunked\r\n\r\n{chunk}", f"Transfer-Encoding : chunked\r\n\r\n{chunk}",
+        f"Transfer-Encoding: \x0bchunked\r\n\r\n{chunk}",
+        f"Transfer-Encoding : chunked\r\n\r\n{chunk}",
         f"Content-Length: +{len(SET)}\r\n\r\n{SET}", f"Content-Length: 0\r\n\r\n{inner}",
         f"Content-Length: {len(SET)}, {len(SET)}\r\n\r\n{SET}",
         f"Content-Length: 18446744073709551637\r\n\r\n{SET}", f"Content-Length: -1\r\n\r\n{inner}",
@@ -142,10 +143,12 @@ def smuggled():
                    "/v1/policy-set;a=/metrics", "http://localhost/v1/policy-set", "/V1/POLICY-SET",
                    "/metrics?x=%0d%0aX:1", "/metrics%00/v1/policy-set", "*"):
         out.append(FORBIDDEN.replace(b"/v1/policy-set", target.encode(), 1))
-    for name in ("[::ffff:127.0.0.1]", "127.1", "2130706433", "localhost.", "[::1%25lo]", "a@localhost",
-                 "localhost:0x50", "evil.example", "", "localhost\x0bevil", "xn--localhost-"):
+    for name in ("[::ffff:127.0.0.1]", "127.1", "2130706433", "localhost.", "[::1%25lo]",
+                 "a@localhost", "localhost:0x50", "evil.example", "", "localhost\x0bevil",
+                 "xn--localhost-"):
         out.append(FORBIDDEN.replace(b"localhost", name.encode(), 1))
-    out += [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(100), b"\x16\x03\x01\x02\x00\x01" + bytes(200),
+    out += [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(100),
+            b"\x16\x03\x01\x02\x00\x01" + bytes(200),
             b"GET /v1/gpus HTTP/9.9\r\n\r\n" + FORBIDDEN, b"CONNECT localhost:22 HTTP/1.1\r\n\r\n",
             FORBIDDEN.replace(b"\r\n", b"\n"), b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
             + FORBIDDEN]
@@ -245,7 +248,8 @@ def _(tally, place):
 
 @attack("api", "tokens", "wrong tokens, empty ones, ones of a megabyte")
 def _(tally, place):
-    fields = ("Bearer x", "Bearer ", "bearer\t" + "a" * 500, "Basic cm9vdDo=", "Bearer " + "a" * 7000)
+    fields = ("Bearer x", "Bearer ", "bearer\t" + "a" * 500, "Basic cm9vdDo=",
+              "Bearer " + "a" * 7000)
     for at in itertools.count():
         with contextlib.suppress(OSError), place.dial("api", 1) as one:
             one.sendall(FORBIDDEN.replace(b"Content-Type", b"Authorization: "
@@ -286,7 +290,7 @@ def _(tally, place):
         place.rest()
 
 
-@attack("agent", "stream-guesses", "streams with wrong tokens: there are sixteen places for streams")
+@attack("agent", "stream-guesses", "streams with wrong tokens: streams have sixteen places")
 def _(tally, place):
     for number in itertools.count():
         with contextlib.suppress(OSError), place.dial("agent", 2) as one:
@@ -333,7 +337,8 @@ def _(tally, place):
 def _(tally, place):
     port = place.ports["ui"]
     for at in itertools.count():
-        host = ("localhost", f"[::1]:{port}", "127.0.0.1.nip.io", f"127.0.0.1:{port}", "0.0.0.0")[at % 5]
+        host = ("localhost", f"[::1]:{port}", "127.0.0.1.nip.io", f"127.0.0.1:{port}",
+                "0.0.0.0")[at % 5]
         text = attacker.exchange(port, place.code if at % 2 else "x" * 43).replace(
             f"Host: 127.0.0.1:{port}".encode(), f"Host: {host}".encode())
         with contextlib.suppress(OSError):
@@ -345,7 +350,7 @@ def _(tally, place):
         place.rest()
 
 
-@attack("ui", "orphans", "connections that are handed to a process which then ends, or never had one")
+@attack("ui", "orphans", "connections whose process ends as soon as it has asked")
 def _(tally, place):
     no_zombies()
 
@@ -397,8 +402,8 @@ def _(tally, place):
         place.rest(0.02)
 
 
-@attack("agent", "ids", "a connection of each of a thousand user ids, with half a request; root plays "
-        "newuidmap", known="5", by_root=True)
+@attack("agent", "ids", "a connection of each of a thousand user ids, with half a request; root "
+        "plays newuidmap", known="5", by_root=True)
 def _(tally, place):
     if place.many and place.number:
         time.sleep(3600)
@@ -420,8 +425,8 @@ def _(tally, place):
         time.sleep(0.02)
 
 
-@attack("agent", "id-guesses", "a wrong token of each of a thousand user ids at a time, for operations; "
-        "root plays newuidmap", known="4", by_root=True)
+@attack("agent", "id-guesses", "a wrong token of each of a thousand user ids at a time, for "
+        "operations; root plays newuidmap", known="4", by_root=True)
 def _(tally, place):
     if place.many and place.number:
         time.sleep(3600)
