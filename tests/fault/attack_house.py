@@ -8,6 +8,7 @@ import re
 import selectors
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
 
 import attack_bench  # noqa: E402
 import attacker  # noqa: E402
-from attacker import FIFTH, FRESH, SECOND, THIRD, FOURTH, Asker, Attacker  # noqa: E402
+from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker  # noqa: E402
 from doors import GAINED, SUBORDINATES, Page, Place, alone, as_many, sim_job  # noqa: E402
 from house import Failure, House, check, now, send  # noqa: E402
 
@@ -109,12 +110,22 @@ def answer(select, key, known):
 
 # --- callers that look whether they are served ----------------------------------------------------
 
+def reach(address):
+    """A connection that waits for room in the queue of callers, as curl and `derate` do."""
+    one = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        one.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", PATIENCE, 0))
+    try:
+        one.connect(address)
+    except OSError:
+        one.close()
+        raise
+    return one
+
+
 def ask(address, text):
     """The status of an HTTP server's answer; 0: there was none in time."""
-    kind = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with contextlib.suppress(OSError), socket.socket(kind) as one:
-        one.settimeout(PATIENCE)
-        one.connect(address)
+    with contextlib.suppress(OSError), reach(address) as one:
         one.sendall(text)
         answer = b""
         while piece := one.recv(65536):
@@ -127,17 +138,11 @@ def ok(address, path, token=None):
     return lambda: ask(address, attacker.get(path, token)) == 200
 
 
-def client_answers(folder):
-    return lambda: Asker(folder, PATIENCE).ask("gpus").get("ok", False)
-
-
-def control_answers(folder):
+def line_answers(path, command, answer):
     def look():
-        with socket.socket(socket.AF_UNIX) as one:
-            one.settimeout(PATIENCE)
-            one.connect(f"{folder}/control.sock")
-            one.sendall(b'{"command":"resume"}\n')
-            return one.recv(4096).startswith(b"{")
+        with reach(path) as one:
+            one.sendall(attacker.request(command))
+            return one.recv(65536).startswith(answer)
     return look
 
 
@@ -295,14 +300,15 @@ class AttackHouse(House):
         run, agent = str(self.run_dir), ("127.0.0.1", self.agent_port)
         api, here = f"{run}/api.sock", self.place()
         self.watchers = {
-            "user": Attacker(FIFTH, look_again, [("livez", ok(api, "/livez")),
-                                                 ("metrics", ok(api, "/metrics")),
-                                                 ("client", client_answers(run))]),
+            "user": Attacker(FIFTH, look_again, [
+                ("livez", ok(api, "/livez")), ("metrics", ok(api, "/metrics")),
+                ("client", line_answers(f"{run}/client.sock", "gpus", b'{"ok":true'))]),
             "status": Attacker(FIFTH, look_again, [("status", status_answers(self))], 0.5),
             "agent": Attacker(FIFTH, look_again, [
                 ("agent metrics", ok(agent, "/metrics")),
                 ("agent operation", ok(agent, "/v1/gpus", token))]),
-            "root": Attacker(0, look_again, [("control", control_answers(run))], 0.5),
+            "root": Attacker(0, look_again, [("control", line_answers(
+                f"{run}/control.sock", "resume", b"{"))], 0.5),
             "page": Attacker(THIRD, use_page, self.ui_port, self.code, self.may_begin),
             "beats": Attacker(FIFTH, beat_on, here),
             "pages": Attacker(FIFTH, hand_over_pages, here)}
