@@ -11,6 +11,7 @@
 #include "duties.h"
 #include "service/http/http_server.h"
 #include "service/transport/loopback_peer.h"
+#include "service/transport/people.h"
 #include "token_gate.h"
 
 namespace derate::agent {
@@ -41,7 +42,7 @@ std::optional<HttpResponse> turn_others_away(const Peer& caller) {
 
 // A proxy is one user with all who come through it: what is bounded by user is bounded in all, and
 // is a user's only where others want it, too.
-HttpServerOptions server_options() {
+HttpServerOptions server_options(Clock& clock, bool own_page) {
   HttpServerOptions out;
   out.kind_of = [](const HttpRequest& head) {
     switch (duty_of(head)) {
@@ -58,7 +59,15 @@ HttpServerOptions server_options() {
     }
     return HttpKind::health;
   };
-  out.user_of = [](const UniqueFd& caller) { return user_of_peer(caller); };
+  // A user's subordinate ids share that user's places. A page of one user's own is not for them.
+  if (own_page)
+    out.user_of = user_of_peer;
+  else
+    out.user_of = [&clock, people = std::make_shared<People>()](const UniqueFd& caller) {
+      people->look(clock.now());
+      const auto user = user_of_peer(caller);
+      return user ? std::optional(people->person()(*user)) : std::nullopt;
+    };
   out.most_of_a_user = out.most_connections;
   out.most_streams = out.most_streams_of_a_user = Streams::kMost;
   // Who asks too often would take it from all: the server's shares of time bound them before.
@@ -190,7 +199,7 @@ Agent::~Agent() { state_->answers->close(); }
 Result<std::unique_ptr<Agent>> Agent::create(UniqueFd listening, Clock& clock,
                                              AgentOptions options) {
   std::unique_ptr<State> state(new State{std::move(options), clock});
-  HttpServerOptions how = server_options();
+  HttpServerOptions how = server_options(clock, state->options.session.has_value());
   if (state->options.session) how.turn_away = turn_others_away;
   how.handle = [&here = *state](const HttpCall& call) { return here.handle(call); };
   how.gone = [&here = *state](const Peer& peer) { here.streams.end(peer.connection); };

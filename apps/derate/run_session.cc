@@ -11,10 +11,10 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
 #include "gpu_choice.h"
-#include "integ/subordinate_ids.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/answers/run_service.h"
+#include "service/transport/subordinate_ids.h"
 #include "store/audit.h"
 #include "terminal/output.h"
 

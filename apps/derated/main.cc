@@ -27,8 +27,8 @@
 #include "govern/lease.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
-#include "integ/subordinate_ids.h"
 #include "service/loop/event_loop.h"
+#include "service/transport/people.h"
 #include "service/transport/signals.h"
 #include "service/transport/socket_closer.h"
 #include "service/workloads/beat_socket.h"
@@ -142,28 +142,6 @@ std::unique_ptr<ApiServer> listen_to_http(const Settings& settings, const ApiPar
   parts.log.warning("no API: " + server.error().message);
   return nullptr;
 }
-
-// The ids of /etc/subuid, whose owners limits count. Changes of that file are read on another
-// thread.
-class People {
- public:
-  People() { ids_->renew(); }
-  PersonOf person() const {
-    return [ids = ids_](uid_t uid) { return ids->person_of(uid); };
-  }
-  void look(Instant now) {
-    if (now < next_) return;
-    next_ = now + kEvery;
-    reader_.post([ids = ids_] { ids->renew(); });
-  }
-
- private:
-  static constexpr Duration kEvery = std::chrono::seconds(10);
-
-  std::shared_ptr<SubordinateIds> ids_ = std::make_shared<SubordinateIds>();
-  BackgroundWorker reader_{BackgroundWorker::Where::on_a_thread};
-  Instant next_ = Instant::min();
-};
 
 // Root and operators have places of their own, unless everyone is an operator.
 CallerShares caller_shares(const People& people, const Worker& worker) {

@@ -13,7 +13,7 @@ namespace derate {
 
 // A place that is taken, or wanted.
 struct PlaceClaim {
-  std::uint32_t person = 0;  // a user; of subordinate ids their owner (integ/subordinate_ids.h)
+  std::uint32_t person = 0;  // a user; of subordinate ids their owner (subordinate_ids.h)
   bool works = false;        // the person has a process on a GPU
   Instant used{};            // when it was last of use
 };

@@ -14,6 +14,8 @@ namespace {
 using Outcome = Actuation::Outcome;
 
 constexpr Duration kPowerCheckEvery = std::chrono::seconds(1);
+// A GPU without a reading for so long can have been reset; one reading may be lost at any time.
+constexpr Duration kOutOfReach = std::chrono::seconds(1);
 
 // Drivers keep whole milliwatts, some of them whole watts.
 bool same_power(Watts a, Watts b) { return std::abs((a - b).value()) < 1; }
@@ -58,7 +60,8 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   const bool fresh = estimate.freshness == Freshness::fresh;
   const bool back = fresh && blind_;
   blind_ = !fresh;
-  if (back) doubt_all();
+  if (back && estimate.time - fresh_at_ >= kOutOfReach) doubt_all();
+  if (fresh) fresh_at_ = estimate.time;
   if (auto contradicted = watch(estimate)) return *std::move(contradicted);
   if (target_ == in_force_ && clock_known_ && power_known_) return plain(Outcome::nothing);
   // Another clock now would hide that another tool has changed ours.

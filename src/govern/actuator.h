@@ -123,6 +123,7 @@ class Actuator {
   std::vector<Instant> fights_;  // when we set again what another tool had changed
   std::string yielded_to_;       // what another tool did, since we leave it to it
   bool blind_ = false;           // at the last reading
+  Instant fresh_at_{};           // the last reading that was fresh
   std::string ignored_;  // what another tool did, which is only recorded (DriftRule::ignore)
 };
 

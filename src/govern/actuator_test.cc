@@ -217,8 +217,12 @@ TEST(Actuator, WritesAgainWhatIsInForceWhenAGpuAnswersAgain) {
     Watched watched({.on_drift = rule});
     EXPECT_EQ(watched.tick(set(1200), 1200).outcome, Outcome::written);
     EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
+    watched.estimate.freshness = Freshness::stale;  // one reading was lost
+    EXPECT_EQ(watched.actuator->apply(kHold, watched.estimate).outcome, Outcome::nothing);
+    EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
     watched.estimate.freshness = Freshness::expired;
     EXPECT_EQ(watched.actuator->apply(kHold, watched.estimate).outcome, Outcome::nothing);
+    watched.estimate.time += std::chrono::seconds(1);
     const bool ours = rule != DriftRule::yield;
     EXPECT_EQ(watched.tick(kHold, 1200).outcome, ours ? Outcome::written : Outcome::nothing);
     EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);

@@ -47,8 +47,9 @@ class HeartbeatRegistry {
   // A count stands for a shared GPU when its process leads by this share of the SMs' time.
   static constexpr Fraction kLead{0.10};
 
-  // Whose share of messages and places a user takes (integ/subordinate_ids.h). People who have a
-  // process on a GPU, by the last status(), come first where places are few (core/fair_place.h).
+  // Whose share of messages and places a user takes (service/transport/subordinate_ids.h). People
+  // who have a process on a GPU, by the last status(), come first where places are few
+  // (core/fair_place.h).
   using PersonOf = std::function<std::uint32_t(std::uint32_t uid)>;
   void people(PersonOf person) { person_ = std::move(person); }
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "core/gpu_selection.h"
 #include "integ/cuda_visible.h"
-#include "integ/subordinate_ids.h"
+#include "service/transport/subordinate_ids.h"
 #include "store/journal.h"
 
 namespace {

@@ -116,6 +116,7 @@ TEST(MeanPowerMeter, OfACounterThatStandsStillNothingIsLearned) {
   MeanPowerMeter meter;
   EXPECT_TRUE(meter.see(Instant{}, Joules(5)));
   EXPECT_FALSE(meter.see(Instant{} + 1s, Joules(5)));
+  EXPECT_FALSE(meter.see(Instant{} + 2s, Joules(5)));
   EXPECT_TRUE(meter.counter);
   EXPECT_FALSE(meter.see(Instant{} + 4s, Joules(5)));
   EXPECT_FALSE(meter.counter);

@@ -36,7 +36,7 @@ struct TuneServiceOptions {
   Log log = {};
   // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
   std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
-  // Whose share of jobs, trials and bytes a user takes (integ/subordinate_ids.h).
+  // Whose share of jobs, trials and bytes a user takes (service/transport/subordinate_ids.h).
   std::function<std::uint32_t(std::uint32_t uid)> person = [](std::uint32_t uid) { return uid; };
   // Who has the GPUs and outlives the service; null: limits and clocks are left alone.
   TunedGpus* gpus = nullptr;

@@ -452,8 +452,8 @@ bool HttpServer::State::admit(HttpConnection& caller) {
   const auto [all, of_user] =
       count(person, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
-  // Who comes over TCP is every such user.
-  return all < kProvisional && of_user < (is_unix ? kProvisionalOfAUser : kProvisional);
+  // Callers of whom no user is known count as one.
+  return all < kProvisional && (person == kNoUser || of_user < kProvisionalOfAUser);
 }
 
 bool HttpServer::State::goes_on_refused(const Peer& peer) {

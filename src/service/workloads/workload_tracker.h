@@ -46,7 +46,7 @@ class WorkloadTracker {
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     Log log = {};
     // Whose share of the places a user takes, and as whom its processes count
-    // (integ/subordinate_ids.h).
+    // (service/transport/subordinate_ids.h).
     PersonOf person = [](std::uint32_t uid) { return uid; };
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };

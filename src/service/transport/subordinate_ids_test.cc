@@ -1,4 +1,4 @@
-#include "integ/subordinate_ids.h"
+#include "service/transport/subordinate_ids.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "integ/subordinate_ids.h"
+#include "service/transport/subordinate_ids.h"
 
 #include <fmt/format.h>
 #include <pwd.h>
