@@ -53,6 +53,14 @@ class Ears:
             os.write(self.writer, b"x" * SIZE_LIMIT)
 
 
+    def go_on(self):
+        """Whoever waits to write may do so, or learns that nobody reads."""
+        if self.kind == "pipe":
+            os.close(self.reader)
+        elif self.kind == "terminal":
+            termios.tcflow(self.writer, termios.TCOON)
+
+
 KINDS = {"pipe": "a full pipe", "gone": "a pipe whose reader is gone",
          "terminal": "a terminal that was stopped (Ctrl-S)", "size": "a file at its size limit"}
 
@@ -108,8 +116,9 @@ def add_silence_of(who, short, kind, text):
         since = now()
         send(program.pid, signal.SIGKILL)
         out = restored(house, since, 10)
-        if command:
+        if command:  # whose account waits for its reader
             send(command, signal.SIGKILL)
+            ears.go_on()
         return out
 
     @row(f"{short}.{kind}.stopped", group=G_WAITS, fault=f"standard error is {text}", who=who,
