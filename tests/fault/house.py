@@ -141,6 +141,18 @@ class DeathWatch(threading.Thread):
         return self.ms
 
 
+def described(left):
+    """A process of a program, as text: its name, state, the call that it waits in, its words."""
+    name, pid = left
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        waits = Path(f"/proc/{pid}/wchan").read_text()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return f"{name} {pid}"
+    return f"{name} {pid} {state} {waits} {words}"
+
+
 class House:
     CHIPS = "V100-SXM2"
 
@@ -379,7 +391,10 @@ class House:
     def check_end(self, governed=(GOVERNED,)):
         """What every scenario must leave behind, however it went."""
         limit = 5
-        self.until(lambda: not self.processes_left(), limit, "every process has ended")
+        try:
+            self.until(lambda: not self.processes_left(), limit, "every process has ended")
+        except Failure as error:
+            raise Failure(f"{error}: {', '.join(map(described, self.processes_left()))}") from None
         document = json.loads(self.derate("sim", "show", "--json"))
         for gpu, shown in enumerate(document["gpus"]):
             lowest, _, milliwatts, application = self.baseline[gpu][:4]

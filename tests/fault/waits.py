@@ -68,7 +68,10 @@ KINDS = {"pipe": "a full pipe", "gone": "a pipe whose reader is gone",
 def governed_by(house, who, ears):
     if who == "derated":
         return house.governing(**ears.popen)
-    return house.running("sh", "-c", TRAP, **ears.popen)
+    program = house.running("sh", "-c", TRAP, **ears.popen)
+    # The GPU is governed before the command begins.
+    house.until(lambda: house.command_of(program), 5, "the command runs")
+    return program
 
 
 def end_of(who, program):
