@@ -289,10 +289,13 @@ class AttackHouse(House):
         own = self.folder / f"home-{uid}"
         own.mkdir(mode=0o700, exist_ok=True)
         os.chown(own, uid, uid)
-        program = self.start(name, self.folder / "bin/derate-agent", "--listen", "127.0.0.1:0",
-                             "--socket", self.run_dir / "api.sock", *options,
-                             extra={"XDG_RUNTIME_DIR": str(own)}, user=uid, group=uid,
-                             extra_groups=[])
+        # It sees the same ranges of ids as derated.
+        mounted = (f"mount --bind {self.folder / 'subuid'} /etc/subuid && exec setpriv --reuid "
+                   f"{uid} --regid {uid} --clear-groups {self.folder / 'bin/derate-agent'} "
+                   f"--listen 127.0.0.1:0 --socket {self.run_dir / 'api.sock'} "
+                   f"{' '.join(options)}")
+        program = self.start(name, "unshare", "-m", "sh", "-c", mounted,
+                             extra={"XDG_RUNTIME_DIR": str(own)})
         self.until(lambda: re.search(pattern, program.text()), 10, f"{name}: {program.text()}")
         return re.search(pattern, program.text())
 
