@@ -18,9 +18,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/fd_message.h"
 #include "base/text.h"
 #include "govern/lease.h"
 
@@ -102,25 +104,8 @@ Message message(Message::Kind kind, std::string_view name = {}, std::int32_t num
 // With a descriptor for the other side to keep, when `fd` is one. False: there is no room, or
 // nobody any more.
 bool send(int socket, const Message& what, int fd = -1) {
-  Message copy = what;
-  iovec part{&copy, sizeof copy};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (fd >= 0) {
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* const passed = CMSG_FIRSTHDR(&header);
-    passed->cmsg_level = SOL_SOCKET;
-    passed->cmsg_type = SCM_RIGHTS;
-    passed->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(passed), &fd, sizeof fd);
-  }
-  ssize_t sent = 0;
-  do sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-  while (sent < 0 && errno == EINTR);
-  return sent == sizeof copy;
+  return send_fd_message(socket, std::as_bytes(std::span(&what, 1)), fd, MSG_DONTWAIT) ==
+         sizeof what;
 }
 
 struct Received {
@@ -132,22 +117,11 @@ struct Received {
 // What is there now; nothing when nothing is.
 std::optional<Received> receive(int socket) {
   Received out;
-  iovec part{&out.message, sizeof out.message};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  const ssize_t n = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-  if (const cmsghdr* passed = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr;
-      passed != nullptr && passed->cmsg_type == SCM_RIGHTS) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(passed), sizeof fd);
-    out.fd = UniqueFd(fd);
-  }
-  out.closed = n != sizeof out.message;
+  FdMessage got =
+      receive_fd_message(socket, std::as_writable_bytes(std::span(&out.message, 1)), MSG_DONTWAIT);
+  if (got.size < 0 && errno == EAGAIN) return std::nullopt;
+  out.fd = std::move(got.fd);
+  out.closed = got.size != sizeof out.message;
   out.message.name.back() = '\0';
   out.message.text.back() = '\0';
   return out;

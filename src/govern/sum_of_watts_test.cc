@@ -123,7 +123,9 @@ TEST(SumOfWatts, OverlapsWithAUnitInStep) {
     ASSERT_EQ(records.size(), 3u);
     EXPECT_FALSE(records[0].pace);
     EXPECT_TRUE(records[1].pace && records[2].pace);
-    if (i > 0) EXPECT_EQ(records[1].actuation.locked, records[2].actuation.locked) << i;
+    if (i > 0) {
+      EXPECT_EQ(records[1].actuation.locked, records[2].actuation.locked) << i;
+    }
     for (const std::size_t at : {0u, 1u}) {
       ASSERT_TRUE(records[at].bounded_above);
       EXPECT_EQ(records[at].bounded_above->source, "budget");

@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import attacker  # noqa: E402
 import daemon_bench  # noqa: E402
 from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker, request  # noqa: E402
+from house import round_times  # noqa: E402
 
 GPUS, TICK = 4, 0.1
 BAR_MS = 5  # what an attack may cost the loop above its control, by docs/security.md
@@ -82,14 +83,7 @@ class House(daemon_bench.House):
         return self.daemon.poll() is None
 
     def rounds(self):
-        """When a round read GPU 0, in seconds of CLOCK_MONOTONIC."""
-        times = []
-        for line in self.records.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if record["gpu"] == 0:
-                    times.append(record["t_s"])
-        return times
+        return round_times(self.records)
 
     def beats(self):
         """How many have come in."""

@@ -46,7 +46,7 @@ Json answer(House& house, const Json& request) { return parse_json(house.ask(jso
 // Whoever has taken derate-agent over has what its role has over the API's socket, and nothing
 // else.
 TEST(Worker, TheAgentsUserHasNoSayOnOtherSockets) {
-  constexpr uid_t kAgent = 65534, kUser = 1000;
+  constexpr uid_t kAgent = 65534, kClient = 1000;
   House house(1);
   house.work(0, "GeMM");
   Settings settings;
@@ -56,7 +56,7 @@ TEST(Worker, TheAgentsUserHasNoSayOnOtherSockets) {
   const auto answer_to = [&](uid_t uid) {
     return parse_json(house.worker->clients().handle(request, {7, uid, 1}).value_or("{}"));
   };
-  EXPECT_EQ(answer_to(kUser)["ok"], true);
+  EXPECT_EQ(answer_to(kClient)["ok"], true);
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(answer_to(kAgent)["ok"], false);
     house.beat(kAgent, 7, "done=1");

@@ -20,7 +20,7 @@ import attack_bench  # noqa: E402
 import attacker  # noqa: E402
 from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker  # noqa: E402
 from doors import GAINED, SUBORDINATES, Page, Place, alone, as_many, sim_job  # noqa: E402
-from house import Failure, House, check, now, send  # noqa: E402
+from house import Failure, House, check, now, round_times, send  # noqa: E402
 
 REPO = Path(__file__).resolve().parent.parent.parent
 AGENT = 65527
@@ -443,14 +443,7 @@ class AttackHouse(House):
         return self.daemon_program.process.poll() is None
 
     def round_times(self):
-        """When a round read GPU 0, in seconds of CLOCK_MONOTONIC."""
-        times = []
-        for line in self.records.read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                record = json.loads(line)
-                if record["gpu"] == 0:
-                    times.append(record["t_s"])
-        return times
+        return round_times(self.records)
 
     def late(self, seen, times):
         """p99 in ms, of the times at which a round was due."""

@@ -367,6 +367,15 @@ def add_files_sent():
 add_files_sent()
 
 
+def others_are_heard(house, daemon, worker, other):
+    """For 4 s, of another user who sends to `launches.sock`: how many messages were taken."""
+    taken, full = other.tally[0], other.tally[1]
+    hold_out(house, daemon, worker, 4)
+    taken, full = other.tally[0] - taken, other.tally[1] - full
+    check(taken > 10 * full, f"{taken} of the other's messages were taken, {full} were not")
+    return f"{taken} of the other's {taken + full}"
+
+
 @row("attacker.files.linger", group=G_ATTACKER, who="derated", by="worker", limit=2,
      fault="150 files whose last close waits for ten minutes, sent to `launches.sock`",
      when="each once, while another user sends there, too",
@@ -376,12 +385,10 @@ def _(house):
     worker = daemon.worker()
     with attack(house, FRESH, attacker.linger) as one, attack(house, SECOND, attacker.knock) as two:
         house.until(lambda: one.tally[0] >= 150 or one.tally[1] > 600, 15, "they have sent them")
-        taken, full = two.tally[0], two.tally[1]
-        hold_out(house, daemon, worker, 4)
-        sent, taken, full = one.tally[0], two.tally[0] - taken, two.tally[1] - full
-        check(taken > 10 * full, f"{taken} of the other's messages were taken, {full} were not")
+        heard = others_are_heard(house, daemon, worker, two)
+        sent = one.tally[0]
         out = stop(house, daemon)
-    out.note = f"{sent} got through; {taken} of the other's {taken + full}"
+    out.note = f"{sent} got through; {heard}"
     return out
 
 
@@ -399,16 +406,13 @@ def _(house):
             house.until(lambda: one.tally[2] or one.tally[3], 15, "a close of such a file hangs")
             if one.tally[3]:
                 raise Skip("no FUSE here")
-            taken, full = two.tally[0], two.tally[1]
-            hold_out(house, daemon, daemon.worker(), 4)
-            taken, full = two.tally[0] - taken, two.tally[1] - full
-            check(taken > 10 * full, f"{taken} of the other's messages were taken, {full} not")
+            heard = others_are_heard(house, daemon, daemon.worker(), two)
             hanging = one.tally[2]
             stop(house, daemon)
             out = stop(house, house.governing())
     finally:
         subprocess.run(["umount", "-l", file], check=False, capture_output=True)
-    out.note = f"{hanging} hang; {taken} of the other's {taken + full}"
+    out.note = f"{hanging} hang; {heard}"
     return out
 
 

@@ -1,5 +1,6 @@
 """One scenario's own machine: simulated GPUs, folders, programs; and what must hold at its end."""
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -139,6 +140,17 @@ class DeathWatch(threading.Thread):
         self.over = True
         self.join()
         return self.ms
+
+
+def round_times(records):
+    """When a round read GPU 0, in seconds of CLOCK_MONOTONIC, by derated's --records."""
+    times = []
+    for line in records.read_text().splitlines():
+        with contextlib.suppress(ValueError):
+            record = json.loads(line)
+            if record["gpu"] == 0:
+                times.append(record["t_s"])
+    return times
 
 
 def described(left):

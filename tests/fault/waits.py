@@ -197,32 +197,25 @@ def notify_socket(house, full):
     return ear, {"NOTIFY_SOCKET": path}
 
 
-@row("derated.notify.worker", group=G_WAITS, fault="systemd's notify socket is full",
-     who="derated", when="the worker is killed", by="guard", limit=2, quick=True,
-     outcome="the guard does not wait for it: it restores, exits 137")
-def _(house):
-    ear, environment = notify_socket(house, full=True)
-    daemon = house.governing(extra=environment)
-    since = now()
-    send(daemon.worker(), signal.SIGKILL)
-    out = restored(house, since, 10)
-    expect_code(daemon, 137)
-    ear.close()
-    return out
+def add_full_notify(name, number, when, limit, outcome):
+    @row(f"derated.notify.{name}", group=G_WAITS, fault="systemd's notify socket is full",
+         who="derated", when=when, by="guard", limit=limit, quick=name == "worker",
+         outcome=outcome)
+    def _(house):
+        ear, environment = notify_socket(house, full=True)
+        daemon = house.governing(extra=environment)
+        since = now()
+        send(daemon.worker(), number)
+        out = restored(house, since, 10)
+        expect_code(daemon, 137)
+        ear.close()
+        return out
 
 
-@row("derated.notify.stopped", group=G_WAITS, fault="systemd's notify socket is full",
-     who="derated", when="the worker hangs (SIGSTOP)", by="guard", limit=3.5,
-     outcome="killed after `--silence` (2 s here), the guard restores")
-def _(house):
-    ear, environment = notify_socket(house, full=True)
-    daemon = house.governing(extra=environment)
-    since = now()
-    send(daemon.worker(), signal.SIGSTOP)
-    out = restored(house, since, 10)
-    expect_code(daemon, 137)
-    ear.close()
-    return out
+add_full_notify("worker", signal.SIGKILL, "the worker is killed", 2,
+                "the guard does not wait for it: it restores, exits 137")
+add_full_notify("stopped", signal.SIGSTOP, "the worker hangs (SIGSTOP)", 3.5,
+                "killed after `--silence` (2 s here), the guard restores")
 
 
 @row("derated.notify.ready", group=G_WAITS, fault="systemd's notify socket is full",

@@ -165,8 +165,6 @@ void SimGpu::publish_counters(const OperatingPoint& point) {
 
 void SimGpu::work_parts() {
   const std::vector<double> working = workers(), each = alone(regulator_.clock);
-  double sum = 0;
-  for (const double watts : each) sum += watts;
   const Watts idle = idle_[regulator_.clock].power;
   const double dynamic =
       (truth_.power - sharing_.board_extra - idle - leakage_at(regulator_.clock)).value();

@@ -193,19 +193,19 @@ TEST_F(ApiServerTest, ATokenHasNothingOfItsOwn) {
 
 TEST_F(ApiServerTest, FilesAreReadBesideAndInABoundedNumber) {
   listen(Role::reader);
-  std::vector<std::future<Result<HttpResponse>>> reads;
+  std::vector<std::future<Result<HttpResponse>>> begun;
   for (std::size_t i = 0; i <= ApiServer::kMostReadingOfOneUser; ++i)
-    reads.push_back(begin("GET", "/v1/attribution"));
+    begun.push_back(begin("GET", "/v1/attribution"));
   // One is too many; the server answers others all the while.
   std::size_t refused = 0;
   while (refused == 0) {
     EXPECT_EQ(ask("GET", "/v1/status").first, 200);
-    for (auto& read : reads) refused += is_ready(read) ? 1 : 0;
+    for (auto& read : begun) refused += is_ready(read) ? 1 : 0;
   }
   EXPECT_EQ(refused, 1u);
   reading.set_value();
   std::size_t busy = 0;
-  for (auto& read : reads) {
+  for (auto& read : begun) {
     const auto response = read.get();
     ASSERT_TRUE(response.ok());
     busy += response->status == 503 ? 1 : 0;

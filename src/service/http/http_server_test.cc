@@ -171,7 +171,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
   caller.send(text);
   for (int i = 0; i < 100; ++i)
     EXPECT_NE(caller.read_until(";").find("n=" + std::to_string(i) + " "), std::string::npos);
-  ASSERT_TRUE(comes_true([&] { return later().size() == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return later().size() == 1; }));
   EXPECT_EQ(handled("/echo"), 100);  // the last waits for the one before
   server_->answer(later()[0], HttpResponse{.body = "late"});
   EXPECT_NE(caller.read_until("late").find("200 OK"), std::string::npos);
@@ -184,7 +184,7 @@ TEST_F(HttpServerTest, LaterAnswersComeInAnyOrderFromAnyThread) {
   for (int i = 0; i < 20; ++i) {
     callers.emplace_back(path_);
     callers.back().get("/later");
-    ASSERT_TRUE(comes_true([&] { return later().size() == callers.size(); }));
+    ASSERT_TRUE(becomes_true([&] { return later().size() == callers.size(); }));
   }
   const auto numbers = later();
   std::thread([&] {
@@ -232,7 +232,7 @@ TEST_F(HttpServerTest, WhoEndsSendingIsStillAnswered) {
   RawCaller caller(path_);
   caller.get("/later");
   caller.end_sending();
-  ASSERT_TRUE(comes_true([&] { return later().size() == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return later().size() == 1; }));
   server_->answer(later()[0], HttpResponse{.body = "late"});
   EXPECT_NE(caller.read_to_end().find("late"), std::string::npos);
   EXPECT_TRUE(gone().empty());
@@ -315,9 +315,9 @@ TEST_F(HttpServerTest, ReadersThatNeverReadAreClosed) {
   serve();
   RawCaller caller(path_);
   caller.get("/big");
-  ASSERT_TRUE(comes_true([&] { return handled("/big") == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return handled("/big") == 1; }));
   char byte = 0;
-  ASSERT_TRUE(comes_true([&] {  // closed, with its socket's buffer full
+  ASSERT_TRUE(becomes_true([&] {  // closed, with its socket's buffer full
     return ::send(caller.fd(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE;
   }));
   EXPECT_LT(caller.read_to_end().size(), 1u << 20);
@@ -336,7 +336,7 @@ TEST_F(HttpServerTest, AStreamGivesItsPiecesInOrder) {
     EXPECT_TRUE(ended.ok());
     EXPECT_EQ(ended->content_type, "text/event-stream");
   });
-  ASSERT_TRUE(comes_true([&] { return server_->figures().streams == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return server_->figures().streams == 1; }));
   std::string want;
   for (int i = 0; i < 200; ++i) {
     const std::string event = "data: " + std::to_string(i) + "\n\n";
@@ -380,10 +380,10 @@ TEST_F(HttpServerTest, AStreamsReaderThatIsTooSlowIsDropped) {
   serve();
   RawCaller sleeper(path_);
   sleeper.get("/events");
-  ASSERT_TRUE(comes_true([&] { return server_->figures().streams == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return server_->figures().streams == 1; }));
   const std::string event = "data: " + std::string(20'000, 'e') + "\n\n";
   std::size_t put = 0;
-  ASSERT_TRUE(comes_true([&] {
+  ASSERT_TRUE(becomes_true([&] {
     ++put;
     put_event(event);
     return server_->figures().dropped_streams == 1;
@@ -393,7 +393,7 @@ TEST_F(HttpServerTest, AStreamsReaderThatIsTooSlowIsDropped) {
   EXPECT_LT(count_in(got, "data: e"), put - 1);
   EXPECT_TRUE(got.ends_with("event: dropped\ndata: this reader is too slow\n\n\r\n0\r\n\r\n"))
       << got.substr(got.size() - std::min<std::size_t>(got.size(), 200));
-  EXPECT_TRUE(comes_true([&] { return ask("/echo").status == 200; }));
+  EXPECT_TRUE(becomes_true([&] { return ask("/echo").status == 200; }));
   EXPECT_EQ(gone().size(), 1u);
 }
 
@@ -402,12 +402,12 @@ TEST_F(HttpServerTest, AStreamsReaderThatNeverReadsIsClosed) {
   serve();
   RawCaller sleeper(path_);
   sleeper.get("/endless");
-  ASSERT_TRUE(comes_true([&] { return gone().size() == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return gone().size() == 1; }));
   RawCaller events(path_);
   events.get("/events");
-  ASSERT_TRUE(comes_true([&] { return server_->figures().streams == 2; }));
+  ASSERT_TRUE(becomes_true([&] { return server_->figures().streams == 2; }));
   put_event(std::string(1 << 20, 'e'));
-  ASSERT_TRUE(comes_true([&] { return gone().size() == 2; }));
+  ASSERT_TRUE(becomes_true([&] { return gone().size() == 2; }));
   EXPECT_EQ(server_->figures().dropped_streams, 1u);
 }
 
@@ -421,7 +421,7 @@ TEST_F(HttpServerTest, StreamsAreBoundedByUserAndInAll) {
     EXPECT_EQ(status_in(readers.back().read_until("\r\n\r\n")), i < 3 ? 200 : 429);
   }
   readers.erase(readers.begin());
-  EXPECT_TRUE(comes_true([&] { return gone().size() == 1; }));
+  EXPECT_TRUE(becomes_true([&] { return gone().size() == 1; }));
   readers.emplace_back(path_);
   readers.back().get("/events");
   EXPECT_EQ(status_in(readers.back().read_until("\r\n\r\n")), 200);
@@ -436,10 +436,10 @@ TEST_F(HttpServerTest, WhoVanishesIsToldOnce) {
     waits.get("/later");
     reads.get("/events");
     asks.get("/echo");
-    ASSERT_TRUE(comes_true([&] { return later().size() == 1 && handled("/echo") == 1; }));
-    ASSERT_TRUE(comes_true([&] { return server_->figures().streams == 1; }));
+    ASSERT_TRUE(becomes_true([&] { return later().size() == 1 && handled("/echo") == 1; }));
+    ASSERT_TRUE(becomes_true([&] { return server_->figures().streams == 1; }));
   }
-  ASSERT_TRUE(comes_true([&] { return gone().size() == 2; }));
+  ASSERT_TRUE(becomes_true([&] { return gone().size() == 2; }));
   server_->answer(later()[0], HttpResponse{.body = "late"});
   server_->wake_streams();
   EXPECT_EQ(ask("/echo").status, 200);
@@ -471,11 +471,11 @@ TEST_F(HttpServerTest, AThousandConnectionsLeaveNothingBehind) {
     EXPECT_EQ(ask("/echo").status, 200);
     return ::mallinfo2().uordblks;
   };
-  ASSERT_TRUE(comes_true([&] { return open_files() < 20; }));
+  ASSERT_TRUE(becomes_true([&] { return open_files() < 20; }));
   const std::size_t files = open_files(), memory = quiet();
   for (int i = 0; i < 250; ++i) round(i);
-  ASSERT_TRUE(comes_true([&] { return open_files() <= files; })) << open_files();
-  EXPECT_TRUE(comes_true([&] { return quiet() < memory + (64 << 10); })) << quiet() - memory;
+  ASSERT_TRUE(becomes_true([&] { return open_files() <= files; })) << open_files();
+  EXPECT_TRUE(becomes_true([&] { return quiet() < memory + (64 << 10); })) << quiet() - memory;
   EXPECT_GE(server_->figures().connections, 1200u);
 }
 
@@ -535,14 +535,14 @@ TEST_F(HttpServerTest, WhoIsHeldUpGivesWayWhenAllPlacesAreTaken) {
   slow[1].send("GET /echo HTTP/1.1\r\nHost: x\r\nX-A");
   slow[2].send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
   slow[3].get("/big");
-  ASSERT_TRUE(comes_true([&] { return handled("/big") == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return handled("/big") == 1; }));
   EXPECT_EQ(ask("/live").status, 200);
   clock_.sleep_until(clock_.now() + 200ms);
   std::vector<RawCaller> later;
   for (int i = 0; i < 4; ++i) {
     later.emplace_back(path_);
     later.back().get("/later");
-    EXPECT_TRUE(comes_true([&] { return handled("/later") == i + 1; })) << i;
+    EXPECT_TRUE(becomes_true([&] { return handled("/later") == i + 1; })) << i;
   }
 }
 
@@ -560,7 +560,7 @@ TEST_F(HttpServerTest, WhoHasItsLastAnswerGivesWayAtOnce) {
   for (int i = 0; i < 4; ++i) {
     later.emplace_back(path_);
     later.back().get("/later");
-    EXPECT_TRUE(comes_true([&] { return handled("/later") == i + 1; })) << i;
+    EXPECT_TRUE(becomes_true([&] { return handled("/later") == i + 1; })) << i;
   }
 }
 
@@ -614,7 +614,7 @@ TEST_F(HttpServerTest, TooManyRequestsAreRefusedAndWhoGoesOnIsClosed) {
   EXPECT_GE(std::count(statuses.begin(), statuses.end(), 429), 5);
   EXPECT_EQ(handled("/slow"), std::count(statuses.begin(), statuses.end(), 200));
   // Other kinds have a rate of their own.
-  EXPECT_TRUE(comes_true([&] { return ask("/live").status == 200; }));
+  EXPECT_TRUE(becomes_true([&] { return ask("/live").status == 200; }));
 }
 
 // Requests of a kind that takes long: one of another kind comes before nearly all of them.
@@ -628,10 +628,10 @@ TEST_F(HttpServerTest, AFloodOfOneKindDoesNotDelayAnother) {
   }
   const RawCaller first(path_);
   first.get("/hold");
-  ASSERT_TRUE(comes_true([&] { return handled("/held") == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return handled("/held") == 1; }));
   for (const RawCaller& each : flood) each.get("/slow");
   holds_ = false;
-  ASSERT_TRUE(comes_true([&] { return handled("/slow") > 0; }));
+  ASSERT_TRUE(becomes_true([&] { return handled("/slow") > 0; }));
   EXPECT_EQ(ask("/live").status, 200);
   EXPECT_LT(handled("/slow"), 60);  // of 80: 160 ms of work, of which 12 ms are done in 100 ms
   for (RawCaller& each : flood) EXPECT_EQ(status_in(each.read_until(";")), 200);
@@ -666,7 +666,7 @@ TEST_F(HttpServerTest, AUsersFloodDoesNotKeepOthersOut) {
       return "";
     });
   });
-  ASSERT_TRUE(comes_true([&] { return handled("/slow") > 20; }));
+  ASSERT_TRUE(becomes_true([&] { return handled("/slow") > 20; }));
   double longest = 0;
   for (int i = 0; i < 25; ++i) {
     const Instant begin = clock_.now();
@@ -704,7 +704,7 @@ TEST_F(HttpServerTest, NothingKeepsTheThreadBusy) {
   events.get("/events");
   events.send("more");
   events.end_sending();
-  ASSERT_TRUE(comes_true([&] { return later().size() == 2 && server_->figures().streams == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return later().size() == 2 && server_->figures().streams == 1; }));
   const double before = cpu_seconds();
   clock_.sleep_until(clock_.now() + 1s);
   EXPECT_LT(cpu_seconds() - before, 0.3);

@@ -6,13 +6,12 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "base/test_wait.h"
 #include "base/unique_fd.h"
 #include "base/unix_address.h"
 #include "service/http/http_server.h"
@@ -86,17 +85,6 @@ inline std::size_t count_in(std::string_view text, std::string_view what) {
   std::size_t out = 0;
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string_view::npos; ++at) ++out;
   return out;
-}
-
-// Looks until it is true; false after 10 s.
-template <class F>
-bool comes_true(F is_true) {
-  SystemClock clock;
-  for (int i = 0; i < 5000; ++i) {
-    if (is_true()) return true;
-    clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
-  }
-  return false;
 }
 
 }  // namespace derate

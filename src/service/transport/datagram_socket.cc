@@ -243,9 +243,9 @@ void DatagramFilter::State::run(int socket, int to) {
   KeptFiles kept;
   const auto hangs = read(socket, to, kept);
   ::close(socket);
-  Message last;
-  last.facts.is_last = 1;
-  (void)pass_on(to, last, {});
+  Message end;
+  end.facts.is_last = 1;
+  (void)pass_on(to, end, {});
   ::close(to);
   for (const int each : kept.files) close_without_lingering(UniqueFd(each));
   if (hangs) hanging->give_back(*hangs);

@@ -2,54 +2,29 @@
 
 #include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
 #include <deque>
 #include <future>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "base/apart_thread.h"
 #include "base/background_worker.h"
+#include "base/fd_message.h"
 
 namespace derate {
 namespace {
 
-// A socket and whose it is, by a connection from one table of descriptors to the other.
+// A socket and the person that it counts for, from one table of descriptors to the other.
 bool send_socket(int to, int socket, uid_t person) {
-  iovec text{&person, sizeof person};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &text;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr& part = *CMSG_FIRSTHDR(&message);
-  part.cmsg_level = SOL_SOCKET;
-  part.cmsg_type = SCM_RIGHTS;
-  part.cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(&part), &socket, sizeof socket);
-  return ::sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof person;
+  return send_fd_message(to, std::as_bytes(std::span(&person, 1)), socket, MSG_DONTWAIT) ==
+         sizeof person;
 }
 
 // Not valid: there will be no more.
 UniqueFd receive_socket(int from, uid_t& person) {
-  iovec text{&person, sizeof person};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &text;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ssize_t n = 0;
-  do n = ::recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-  while (n < 0 && errno == EINTR);
-  const cmsghdr* const part = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-  if (part == nullptr || part->cmsg_type != SCM_RIGHTS) return {};
-  int socket = -1;
-  std::memcpy(&socket, CMSG_DATA(part), sizeof socket);
-  return UniqueFd(socket);
+  return receive_fd_message(from, std::as_writable_bytes(std::span(&person, 1)), 0).fd;
 }
 
 }  // namespace

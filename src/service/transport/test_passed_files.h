@@ -12,15 +12,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "base/fd_message.h"
 #include "base/test_folder.h"
+#include "base/test_wait.h"
 #include "base/unique_fd.h"
 
 namespace derate {
@@ -64,20 +66,8 @@ inline Connection lingering() {
 
 // A message whose file is the last reference to what was passed, if the caller keeps none.
 inline void send_file(int to, int file, int flags = 0) {
-  char byte = 'x';
-  iovec text{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &text;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &file, sizeof file);
-  CHECK(::sendmsg(to, &message, flags) == 1);
+  const char byte = 'x';
+  CHECK(send_fd_message(to, std::as_bytes(std::span(&byte, 1)), file, flags) == 1);
 }
 
 // A file of a FUSE file system that answers no FLUSH, which every close() of it waits for, but
@@ -173,16 +163,6 @@ inline std::size_t open_files_of(pid_t thread) {
       ++out;
   if (folder != nullptr) ::closedir(folder);
   return out;
-}
-
-template <class F>
-bool becomes_true(F is_true) {
-  SystemClock clock;
-  for (int i = 0; i < 5000; ++i) {
-    if (is_true()) return true;
-    clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
-  }
-  return false;
 }
 
 }  // namespace derate

@@ -1,11 +1,14 @@
 #include "service/workloads/launch_socket.h"
 
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <span>
+#include <string_view>
 
+#include "base/fd_message.h"
 #include "base/safe_path.h"
 #include "base/unix_address.h"
 #include "service/transport/datagram_socket.h"
@@ -44,23 +47,9 @@ Result<void> hand_over_page(const std::string& path, const UniqueFd& page) {
   TRY(check_socket_file(path).with("no page is handed over"));
   const UniqueFd socket = new_datagram_socket();
   if (!socket.valid()) return socket_error("cannot reach", path, errno);
-  char text[] = "launches";
-  iovec data{text, sizeof text - 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_name = const_cast<sockaddr_un*>(&address);
-  message.msg_namelen = sizeof address;
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr& part = *CMSG_FIRSTHDR(&message);
-  part.cmsg_level = SOL_SOCKET;
-  part.cmsg_type = SCM_RIGHTS;
-  part.cmsg_len = CMSG_LEN(sizeof(int));
-  const int file = page.get();
-  std::memcpy(CMSG_DATA(&part), &file, sizeof file);
-  if (::sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+  constexpr std::string_view kText = "launches";
+  if (send_fd_message(socket.get(), std::as_bytes(std::span(kText)), page.get(), MSG_DONTWAIT,
+                      &address) < 0)
     return socket_error("cannot reach", path, errno);
   return {};
 }
