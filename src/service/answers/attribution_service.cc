@@ -143,7 +143,8 @@ void AttributionService::take(AttributedGpu& attributed) {
   if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings, tenancy.board.energy);
 }
 
-// The first reading of a GPU: what its counter has counted since a killed run is the board's.
+// On the first reading of a GPU, the energy that its counter gained since a killed run is counted
+// as the board's.
 void AttributionService::resume(AttributedGpu& attributed, const Sample& board, WallTime now) {
   if (writer_ == nullptr || std::exchange(attributed.resumed, true)) return;
   const auto counter_mj =

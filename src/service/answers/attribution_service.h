@@ -46,7 +46,7 @@ class AttributionService {
     Duration interval = std::chrono::seconds(1);
     Duration keep = std::chrono::hours(24 * 400);
   };
-  // What is used is written that often: who is killed loses no more than a tick and this.
+  // Time between two writes. A killed process loses at most this and one tick.
   static constexpr Duration kWriteEvery = std::chrono::seconds(1);
 
   struct Gpu {
@@ -81,8 +81,8 @@ class AttributionService {
  private:
   struct AttributedGpu {
     GpuAttribution gpu;
-    Watts most;                            // that the board can draw
-    bool resumed = false;                  // the file has had its first reading
+    Watts most;                            // the most that the board can draw
+    bool resumed = false;                  // resume() was called with its first reading
     std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
     std::optional<Tenancy> read;

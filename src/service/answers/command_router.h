@@ -51,7 +51,7 @@ class CommandRouter {
   // That there is nobody who answers what was called so.
   Error unknown(const std::string& name) const;
 
-  // Who was answered that it has no permission.
+  // Called with each caller whose request was refused with no_permission, and the reason.
   using Refused = std::function<void(const Peer& peer, const std::string& why)>;
   void on_refused(Refused hook) { refused_ = std::move(hook); }
   void refused(const Peer& peer, const Error& why) const;

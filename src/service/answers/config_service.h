@@ -23,7 +23,8 @@ struct ConfigServiceOptions {
   ConfigSource source;  // what is in force was read from it
   std::function<const Settings&()> in_force;
   std::function<void(const Settings&)> reload;  // takes them in, at once
-  // Sentences: what could not be governed with them, and clocks that would be taken as others.
+  // Warnings as sentences: what these settings could not govern, and which clocks would be taken as
+  // others.
   std::function<std::vector<std::string>(const Settings&)> warnings_of = {};
   std::optional<AuditLog> audit = {};
   Log log = {};

@@ -1,5 +1,5 @@
-// Refusals, for the audit log: of each door and caller the first at once, with its reason, and the
-// others as a number, so that the log grows by a bounded amount whatever comes.
+// Refused requests, for the audit log. For each door and caller, the first refusal is written at
+// once with its reason, and later ones are counted. So the log grows by a bounded amount.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace derate {
 
 class RefusalBook {
  public:
-  // So many rows are kept at a time; what is beyond counts as one. A row has one line each
-  // kEvery: 16 lines in 10 minutes fill the log's 16 MiB in more than a month.
+  // Limit of rows; refusals of further callers share one more row. Each row writes at most one line
+  // per kEvery: 16 lines in 10 minutes fill the log's 16 MiB in more than a month.
   static constexpr std::size_t kMost = 15;
   static constexpr Duration kEvery = std::chrono::minutes(10);
 
@@ -26,14 +26,14 @@ class RefusalBook {
 
   // From any thread. `door`: the socket's name.
   void add(std::string_view door, const std::string& caller, const std::string& why);
-  // On the loop's thread: writes what is due.
+  // Called on the loop's thread: writes the rows that are due.
   void write(const Clock& clock);
 
  private:
-  // A caller has one row at a door, however many reasons it gives.
+  // A caller has one row per door, for all its reasons.
   using Key = std::pair<std::string, std::string>;  // door, caller
   struct Row {
-    std::string why;  // of the first that is not written
+    std::string why;  // reason of the first unwritten refusal
     std::uint64_t unwritten = 0;
     std::optional<Instant> written = {};
   };

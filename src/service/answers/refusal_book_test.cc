@@ -10,7 +10,7 @@ namespace {
 
 class Refusals : public testing::Test {
  protected:
-  // Lines of the audit log since the last look.
+  // The lines that were added to the audit log since the last call.
   std::vector<std::string> lines() {
     const auto text = read_file(path_);
     std::vector<std::string> out;
@@ -50,7 +50,7 @@ TEST_F(Refusals, TheFirstIsWrittenAtOnceAndTheOthersAreCounted) {
   EXPECT_NE(then[0].find("1000 times"), std::string::npos) << then[0];
 }
 
-// However many reasons it gives, a caller has one row at a door, and others have theirs.
+// A caller has one row per door, for all its reasons. Other callers have their own rows.
 TEST_F(Refusals, ACallerTakesOneRow) {
   for (int i = 0; i < 100; ++i) book_.add("api.sock", "uid 1001", "operation " + std::to_string(i));
   book_.add("api.sock", "uid 1002", "status wants more");
@@ -74,7 +74,7 @@ TEST_F(Refusals, HoweverManyCallersComeTheLogHasABoundedNumberOfLines) {
   book_.write(clock_);
   EXPECT_LE(lines().size(), 2 * (RefusalBook::kMost + 1));
   book_.write(clock_);
-  // What is forgotten makes room for others.
+  // Expired rows make room for other callers.
   clock_.advance(RefusalBook::kEvery);
   book_.write(clock_);
   book_.add("beat.sock", "uid 7", "no");

@@ -1,5 +1,5 @@
 // The entry of the daemon's requests: the routers of operators' and of clients' operations, the
-// lines of the two sockets, and the queue of what waits for the loop.
+// lines of the two sockets, and the queue of requests that wait for the loop.
 #pragma once
 
 #include "service/answers/request_lines.h"

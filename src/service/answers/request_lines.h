@@ -23,7 +23,7 @@ class RequestLines {
   RequestLines(const RequestLines&) = delete;
   RequestLines& operator=(const RequestLines&) = delete;
 
-  // Callers for whom this gives an error are refused, whatever they ask.
+  // If this returns an error for a caller, all its requests are refused.
   using Refuse = std::function<std::optional<Error>(const Peer& peer)>;
   void refuse(Refuse whom) { refuse_ = std::move(whom); }
   // A request, answered with a line; empty: later. One that is too long, or has more keys or levels

@@ -23,10 +23,10 @@ inline bool waits_for_round(const Operation& operation) {
 
 class RequestQueue {
  public:
-  // Over HTTP: of all, and of one person. Of requests that wait for a round: of all, however they
-  // came. More are refused.
+  // Limits; further requests are refused. Requests over HTTP: kMost in all, kMostOfOneUser of a
+  // person. Requests of all sockets that wait for a round: kMostForRound.
   static constexpr std::size_t kMost = 128, kMostOfOneUser = 16, kMostForRound = 64;
-  static constexpr std::size_t kKept = 16;  // of all and of a round besides, for root and operators
+  static constexpr std::size_t kKept = 16;  // extra in both totals, for root and operators
   // `derate` waits no longer: giving eight GPUs back takes seconds when some of them hang.
   static constexpr Duration kPatience = std::chrono::seconds(30);
   enum class Door : std::uint8_t { socket, http };

@@ -1,5 +1,5 @@
-// The rules by which users may have GPUs governed: one table, with a row for each origin whose
-// requests come from users. The role of each operation says what operators may do
+// The rules for users who request that GPUs be governed: one table, with a row for each origin
+// whose requests come from users. For operators, the role of each operation decides
 // (api/operations.cc).
 #pragma once
 

@@ -23,7 +23,7 @@ ParamValues with_delta(ParamValues operators, const ParamValues& run) {
   return operators;
 }
 
-// Who numbers GPUs by another view than this service can mean other ones.
+// A client with another view of the GPUs than this service may number them differently.
 Result<std::vector<std::string>> notes_of_numbers(const std::string& choice,
                                                   std::span<const GpuId> ids) {
   std::vector<std::string> out;
@@ -74,7 +74,7 @@ void RunService::step() {
   }
 }
 
-// A command that works where nobody chose it to is reported: its account has nothing of that.
+// Reports a command that works on a GPU outside its run: the account does not cover that GPU.
 void RunService::look_elsewhere(Run& run) {
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     const bool chosen = std::any_of(run.places.begin(), run.places.end(), [&](const Place& place) {
@@ -171,8 +171,8 @@ void RunService::end(Run& run, Place& place, const std::string& why) {
             {{"gpu", place.id.uuid}, {"uid", run.uid}, {"pid", run.pid}});
 }
 
-// Many GPUs may change hands in one round: of those whose drivers hang only the first is waited
-// for.
+// Starts the readings of all GPUs once per round, in which many GPUs may change hands. If several
+// drivers hang, the round waits only for the first.
 void RunService::ask_once() {
   if (!std::exchange(asked_, true)) fleet_.start_readings();
 }

@@ -1,6 +1,5 @@
-// GPUs of an ordinary user's own that are governed while a command of that user runs, over the
-// client socket: `derate run` without the rights to set clocks. It runs on one thread and waits for
-// nothing.
+// Governs an ordinary user's GPUs while a command of that user runs, over the client socket:
+// `derate run` without the rights to set clocks. It runs on one thread and never blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,10 @@
 
 namespace derate {
 
-// A sentence: the command of a run works on that GPU, which is none of the run's.
+// The sentence: the command of a run works on that GPU, which does not belong to the run.
 std::string works_elsewhere(const GpuId& id);
-// Another: none of its processes was seen on a governed GPU, and whose the account's figures are.
+// The sentence: no process of the command was seen on a governed GPU. It names whose figures the
+// account has.
 std::string command_not_seen(int index, bool others_seen);
 
 class RunService {
@@ -41,9 +41,9 @@ class RunService {
     std::function<GpuUsers(const std::string& gpu)> users;
     // It has that process, or one below it.
     std::function<bool(const std::string& gpu, std::int64_t pid)> below;
-    // It has a process that is not that command's (WorkloadTracker::others_work_on).
+    // The GPU has a process that does not belong to that command (WorkloadTracker::others_work_on).
     std::function<bool(const std::string& gpu, const ProcessId& command)> others;
-    // The process that begins a run.
+    // The process that begins a run, with its start time.
     std::function<ProcessId(std::int64_t pid, std::uint32_t uid)> begun_by;
   };
 
@@ -70,21 +70,21 @@ class RunService {
     Instant worked{};  // when its user was last seen there
     std::optional<Ledger> ledger;
     std::optional<double> promise;  // performance
-    bool command_seen = false;      // a process of the run's own, or of one below it
-    bool others_seen = false;       // one that is not the command's
+    bool command_seen = false;      // the run's process or a descendant was seen
+    bool others_seen = false;       // a process outside the command was seen
   };
   struct Run {
     std::string name;  // no two have the same
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
-    ProcessId begun = {};       // of that pid, with its start
-    SharedHandle process = {};  // with which the run ends: until then its number is its own
+    ProcessId begun = {};       // the process of `pid`, with its start time
+    SharedHandle process = {};  // the run ends with it; until then its PID is not reused
     std::vector<gid_t> groups = {};
     PolicyAssignment wanted;
     bool named = false;  // the GPUs; else those are meant where its own processes work
     std::vector<Place> places;
     std::set<std::string> elsewhere;  // UUIDs of other GPUs where its command works
-    std::vector<std::string> notes;   // sentences, for its account
+    std::vector<std::string> notes;   // sentences for the run's account
   };
 
   Result<Json> obey(const RunBegin& request, const Peer& peer);
@@ -111,7 +111,7 @@ class RunService {
   RequestRules rules_;
   std::map<std::uint64_t, Run> runs_;          // by connection
   std::map<std::string, Instant> given_back_;  // by UUID: when the last run there ended
-  bool asked_ = false;                         // the GPUs, in this step
+  bool asked_ = false;                         // readings of the GPUs were started in this step
 };
 
 }  // namespace derate

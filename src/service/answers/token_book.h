@@ -48,7 +48,7 @@ class TokenBook {
   // Who has that secret; from any thread. It takes as long whatever the secret is. Errors:
   // no_permission; whoever asks for strangers slows down those that are wrong.
   Result<Holder> check(std::string_view secret) const;
-  // The same, counted nowhere; empty: nobody.
+  // Like check(), but counts no failure. Empty: no token has that secret.
   std::optional<Holder> find(std::string_view secret) const;
   // How many were refused.
   std::uint64_t wrong() const { return wrong_; }

@@ -1,6 +1,6 @@
-// Jobs that recur, over the client socket: the edge of tune/trial_registry. It keeps the book in a
-// file; what trials cost, and the knob that is turned for them, are TrialMeters'. It runs on one
-// thread and waits for nothing.
+// Jobs that recur, over the client socket: the edge of tune/trial_registry. The service keeps the
+// book in a file, runs on one thread and never blocks. TrialMeters measures what trials cost and
+// sets their knobs.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,8 @@ struct TuneServiceOptions {
   Log log = {};
   // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
   std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
-  // Whose share of jobs, trials and bytes a user takes (service/transport/subordinate_ids.h).
+  // The person whose quota of jobs, trials and bytes a user counts against
+  // (service/transport/subordinate_ids.h).
   std::function<std::uint32_t(std::uint32_t uid)> person = [](std::uint32_t uid) { return uid; };
   // Who has the GPUs and outlives the service; null: limits and clocks are left alone.
   TunedGpus* gpus = nullptr;

@@ -16,15 +16,15 @@ HttpResponse unauthorized(std::string_view why) {
   return out;
 }
 
-constexpr std::string_view kScheme = "bearer ";  // its case does not matter (RFC 9110, 11.1)
+constexpr std::string_view kScheme = "bearer ";  // case-insensitive (RFC 9110, 11.1)
 
-// Of a field Authorization; empty: it has none.
+// The token in a field Authorization. Empty: the field has none.
 std::optional<std::string_view> secret_of(std::string_view authorization) {
   if (to_lower(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
   return trim(authorization.substr(kScheme.size()));
 }
 
-// A person that no user is.
+// The number of a person that no user has.
 uid_t share_of_token(const std::string& name) {
   constexpr uid_t kFirst = 0xf0000000, kCount = 0x08000000;
   return kFirst + static_cast<uid_t>(std::hash<std::string>{}(name) % kCount);

@@ -11,16 +11,17 @@
 
 namespace derate {
 
-// The caller with a role, and the token's name where it is believed by one (Authorization: Bearer
-// TOKEN); or the answer that refuses it: 401 for a token that is not believed, whoever brings it,
-// 403 for a user who may do nothing. For any thread.
-// What the agent carries takes the share of its token, and a place that is kept if that one's role
-// is operator.
+// Returns the caller with its role, and the token's name if a token admits it (Authorization:
+// Bearer TOKEN). Otherwise returns the answer that refuses the caller: 401 for an invalid token of
+// any caller, 403 for a user without a role. Callable from any thread.
+// A request that the agent passes on takes the share of its token. It has a reserved place if the
+// token's role is operator.
 std::variant<Peer, HttpResponse> admit(const HttpRequest& request, const Peer& peer,
                                        const CallerRoles& roles, const TokenBook& tokens);
 
-// Whose share a request takes, by its head, before it is admitted: of one that the agent carries
-// its token's, if that is a good one; else its user's. For any thread.
+// The person whose share a request takes, by its head, before it is admitted. A request that the
+// agent passes on with a valid token takes the token's share, else the user's. Callable from any
+// thread.
 uid_t share_of(const HttpRequest& head, const Peer& peer, const CallerRoles& roles,
                const TokenBook& tokens);
 

@@ -69,8 +69,8 @@ TEST(Admission, IsByTheTokenWhereThereIsOne) {
   EXPECT_EQ(gate.ask({.uid = 0}, Gate::bearer(ops)), "401");
 }
 
-// What the agent carries has its token's share; a token that is not good, or a field that is none,
-// has the agent's own, however many there are.
+// A request that the agent passes on takes its token's share. Requests with invalid tokens or
+// fields take the agent's own share, whatever their number.
 TEST(Admission, WhatTheAgentCarriesTakesItsTokensShare) {
   Gate gate;
   const auto made = [&](const char* name, const char* role) {
@@ -93,7 +93,7 @@ TEST(Admission, WhatTheAgentCarriesTakesItsTokensShare) {
   EXPECT_EQ(share(kAgent, {}), kAgent);
   EXPECT_EQ(share(kStranger, Gate::bearer(ops)), kStranger);
   EXPECT_EQ(gate.tokens.wrong(), 0u);
-  // As it is admitted: an operator has a place that is kept, over the agent too.
+  // admit() gives the same share. An operator's token has a reserved place, also through the agent.
   const auto admitted = [&](const std::string& token) {
     const Peer agent{.uid = kAgent, .keeps_place = true};
     return std::get<Peer>(admit({.fields = Gate::bearer(token)}, agent, gate.roles, gate.tokens));

@@ -169,8 +169,8 @@ HttpReply ApiServer::handle(const HttpCall& call) {
                                          choices(request.path, "; GET /v1 lists ", known)));
 }
 
-// A stream outlives the look at its caller's token, user and groups: nothing of it goes out once
-// they are not admitted any more.
+// A stream outlives the check of its caller's token, user and groups. Once these are no longer
+// admitted, the stream sends nothing more.
 HttpReply ApiServer::stream(const Page& page, const HttpRequest& request, const Peer& from,
                             const Peer& admitted) const {
   HttpReply reply = page(request, admitted);
@@ -238,8 +238,8 @@ void ApiServer::serve() {
   while (budget_.is_left(clock_.now()) && desk_.queue.serve_one()) {
   }
   budget_.end(clock_.now());
-  // Tokens expire and are revoked, and settings change who may read: who reads streams is looked at
-  // again however quiet they are.
+  // Tokens expire and are revoked, and settings change who may read. So the readers of streams are
+  // checked again, even if no events come.
   constexpr Duration kLookEvery = std::chrono::seconds(1);
   if (clock_.now() - kLookEvery < looked_at_streams_) return;
   looked_at_streams_ = clock_.now();

@@ -1,6 +1,6 @@
-// HTTP server of the operations of the table on a unix socket, with pages and streams next to them.
-// The server's thread answers what is known already, a thread of its own what is read from files,
-// and the loop what concerns the loop: that request waits, as a value, in the daemon's one queue.
+// HTTP server of the operations of the table on a unix socket, with pages and streams. The server's
+// thread answers from memory, and a thread of its own reads files. Requests that concern the loop
+// wait, as values, in the daemon's one queue.
 #pragma once
 
 #include <functional>
@@ -27,16 +27,17 @@ class ApiServer {
 
   // Requests that wait for files: of all, and of one user. More are refused, 503.
   static constexpr std::size_t kMostReading = 16, kMostReadingOfOneUser = 4;
-  static constexpr std::size_t kKeptReading = 4;  // besides, for root and operators
+  static constexpr std::size_t kKeptReading = 4;  // in addition, for root and operators
   // Numbers of requests in the routers begin here, so that none is that of a socket's connection.
   static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;
 
   struct Options {
     std::string version;  // of Derate, for the document
-    // Who asks: the caller with what it may do, or the answer that refuses it. A stream's caller is
-    // looked at again before each piece.
+    // Checks the caller: returns it with its role, or the answer that refuses it. A stream's caller
+    // is checked again before each piece.
     std::function<std::variant<Peer, HttpResponse>(const HttpRequest&, const Peer&)> admit;
-    // A request was not admitted, or had not the role for its operation. On the server's thread.
+    // Called on the server's thread if a request is not admitted or its role does not allow the
+    // operation.
     std::function<void(const Peer& peer, const std::string& why)> refused =
         [](const Peer&, const std::string&) {};
     HttpServerOptions limits = {};  // the functions are set here
@@ -81,11 +82,11 @@ class ApiServer {
 
   // Can be read from (poll) when there is something to serve.
   int fd() const { return wake_.get(); }
-  // Answers what waits for the loop, but not for the begin of a round, within RoundBudget; what is
-  // left is the next call's. Each second, streams whose callers may not ask any more end.
+  // Answers requests that wait for the loop but not for the begin of a round, within RoundBudget.
+  // The next call answers the rest. Each second, ends streams whose callers are no longer admitted.
   void serve();
 
-  // From any thread: streams may have something new, or who reads them may have lost the right to.
+  // Callable from any thread, if streams may have news or readers may have lost the right to read.
   void wake_streams();
   HttpServer::Figures figures() const;
 

@@ -159,7 +159,8 @@ TEST_F(ApiServerTest, ALowerRoleIsRefusedBeforeTheLoopIsAsked) {
   EXPECT_TRUE(asked.empty());
 }
 
-// A token that is revoked or expires, or a reader who is none any more: also where no event comes.
+// A stream ends if its token expires or is revoked, or its user may no longer read, even without
+// events.
 TEST_F(ApiServerTest, AStreamEndsWithTheRightToReadIt) {
   listen(Role::reader, "dashboard");
   std::atomic<bool> begun = false;

@@ -23,7 +23,7 @@ struct HttpAsk {
   std::size_t most_bytes = 64u << 20;  // of an answer
 };
 
-// Bytes of its head, as a server counts them: with the fields that are added here.
+// The bytes of the request's head as a server counts them, with the fields that http_call() adds.
 std::size_t head_bytes(const HttpAsk& ask);
 
 // Sends it to the server at `path` and waits for the whole answer. Errors: not_found when nobody

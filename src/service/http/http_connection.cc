@@ -76,7 +76,7 @@ bool HttpConnection::takes_input() const {
   return stage == Stage::drain || (stage == Stage::request && out.empty());
 }
 
-// Files that come along break it: nobody wants any.
+// If files come with a message, the connection ends: no request has files.
 void HttpConnection::take_in(const SocketCloser& closer, Instant now) {
   if (in.empty()) {
     char buffer[kReadAtOnce];

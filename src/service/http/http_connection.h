@@ -45,7 +45,7 @@ struct HttpConnection {
   Peer peer;        // whose connection's number is this one's own
   Stage stage = Stage::request;
   HttpKind kind = HttpKind::control;  // of the request
-  std::optional<uid_t> payer = {};    // of the request: whose share it takes
+  std::optional<uid_t> payer = {};    // of the request: the person whose share it takes
   bool saw_head = false;              // of the request
   bool ends_after = false;            // the request's answer is the connection's last
   bool has_events = false;            // the stream is text/event-stream
@@ -53,7 +53,7 @@ struct HttpConnection {
   bool asks = false;                  // the stream may have more
   bool woken = false;                 // and is to be asked whatever has not gone out
   bool is_provisional = false;        // beyond the places: for one request of kind health
-  bool is_turned_away = false;        // has no place: it gets to read why, and that is all
+  bool is_turned_away = false;        // has no place: it only gets the refusal
   bool readable = true, writable = true;
   bool ended = false;         // will say no more
   bool broken = false;        // nothing can be sent to it any more

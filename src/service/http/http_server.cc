@@ -49,11 +49,11 @@ constexpr std::size_t kKinds = 3;
 constexpr std::size_t kProvisional = 16, kProvisionalOfAUser = 4;
 constexpr Duration kProvisionalTime = 2s;
 
-// Where all places are taken, who has got no further for so long gives way: with half a request, or
-// with an answer that is not read. After a second places would come free more slowly than whoever
-// holds them connects anew.
+// If all places are taken, a caller that has got no further for kHeldUpTime gives way: with half a
+// request, or with an unread answer. With a second instead, places would become free more slowly
+// than their holders connect anew.
 constexpr Duration kHeldUpTime = 100ms, kDripTime = 1s;
-// Callers without any place who get to read why.
+// Limit of callers that have no place but still get to read the refusal.
 constexpr std::size_t kTurnedAway = 32;
 
 // Requests that wait for a later answer, of each kind, and of them a user's.
@@ -68,7 +68,7 @@ constexpr std::size_t kMostUnsent = 32 << 20, kMostUnsentOfAUser = 4 << 20;
 constexpr Duration kDrainTime = 1s;
 constexpr Duration kLastEventTime = 1s;
 
-// While too many connections are still to be closed.
+// Time without new callers while too many connections wait to be closed.
 constexpr Duration kCloserTime = 10ms;
 
 // The thread's CPU time of each RoundBudget::kRound: callers are taken, requests come in, and each
@@ -97,8 +97,8 @@ bool can_be_served(const HttpConnection& at) {
 
 bool has_input(const HttpConnection& at) { return at.has_input(); }
 
-// Since when it has a place and gets no further by its own doing; long ago, if it has had its last
-// answer. Who sends byte by byte always has something to be read, and has a second for a head.
+// The time since which it holds a place without progress of its own; long ago, if it has had its
+// last answer. A caller that sends byte by byte always has input, and has a second for a head.
 std::optional<Instant> held_up_since(const HttpConnection& at, Instant now) {
   if (at.broken || at.is_turned_away) return std::nullopt;
   if (at.stage == Stage::drain) return at.begun - kHeldUpTime;
@@ -236,7 +236,7 @@ struct HttpServer::State {
   std::array<epoll_event, 256> ready{};
   std::shared_ptr<SocketCloser> closer;
   std::vector<HttpConnection> connections;       // ascending by number
-  std::map<uid_t, HttpUser> users;               // by whose share it is
+  std::map<uid_t, HttpUser> users;               // by the person whose share it is
   std::map<std::uint64_t, std::uint64_t> later;  // connections by the numbers of requests
   std::array<std::size_t, kKinds> later_of_kind{};
   std::uint64_t next_connection = 1, next_request = 1;
@@ -375,7 +375,7 @@ std::size_t HttpServer::State::connections_of(uid_t person) const {
       .of_user;
 }
 
-// The one of a person's that has been between two requests for longest.
+// The person's connection that has been between two requests for longest.
 HttpConnection* HttpServer::State::idle_of(uid_t person) {
   HttpConnection* out = nullptr;
   for (HttpConnection& each : connections)
@@ -386,10 +386,10 @@ HttpConnection* HttpServer::State::idle_of(uid_t person) {
   return out;
 }
 
-// The one of a user's that has been held up for longest, and for too long.
+// The person's connection that has been held up for longest, and for at least kHeldUpTime.
 HttpConnection* HttpServer::State::held_up_of(uid_t person) {
   HttpConnection* out = nullptr;
-  std::pair<bool, Instant> longest;  // of those with a place of their own, if there are any
+  std::pair<bool, Instant> longest;  // connections with a place of their own come first
   for (HttpConnection& each : connections) {
     const auto since = held_up_since(each, clock.now());
     if (each.peer.share() != person || !since || clock.now() - *since < kHeldUpTime) continue;
@@ -400,7 +400,8 @@ HttpConnection* HttpServer::State::held_up_of(uid_t person) {
   return out;
 }
 
-// Were it closed with something unread, it would be reset, and might never read why.
+// If a socket is closed with unread bytes, the connection is reset and the caller may never read
+// the refusal.
 void HttpServer::State::turn_away(HttpConnection caller, const HttpResponse& why) {
   ++refusals;
   caller.ends_after = true;
@@ -415,7 +416,7 @@ void HttpServer::State::turn_away(HttpConnection caller, const HttpResponse& why
   take(std::move(caller));
 }
 
-// Its events come from now on.
+// Adds the connection and receives its events from now on.
 void HttpServer::State::take(HttpConnection caller) {
   caller.watched = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = caller.peer.connection}};
@@ -446,13 +447,13 @@ bool HttpServer::State::admit(HttpConnection& caller) {
   HttpConnection* const held_up = held_up_of(person);
   if (HttpConnection* const gives_way = held_up != nullptr ? held_up : idle_of(person)) {
     gives_way->broken = true;
-    caller.is_provisional = gives_way->is_provisional;  // its place, and no better one
+    caller.is_provisional = gives_way->is_provisional;  // takes the same kind of place
     return true;
   }
   const auto [all, of_user] =
       count(person, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
-  // Callers of whom no user is known count as one.
+  // Callers of unknown user count as one person, to which the limit per user does not apply.
   return all < kProvisional && (person == kNoUser || of_user < kProvisionalOfAUser);
 }
 
@@ -818,7 +819,7 @@ HttpServer::~HttpServer() {
   state_->thread.join();
   if (!state_->is_unix) return;
   ::unlink(state_->path.c_str());
-  // What nobody has read may have files: neither is closed here.
+  // Unread messages may have files, so neither the listener nor a connection is closed here.
   state_->closer->close(std::move(state_->socket), kNoUser);
   for (HttpConnection& at : state_->connections)
     state_->closer->close(std::move(at.socket), at.peer.share());

@@ -49,20 +49,20 @@ struct HttpServerOptions {
   std::function<HttpKind(const HttpRequest& head)> kind_of;
   // On the server's thread; it waits for nothing.
   std::function<HttpReply(const HttpCall& call)> handle;
-  // Over TCP, as a caller comes: whose share it takes, where that can be known. Who is not known is
-  // one user with all such, (uid_t)-1.
+  // Over TCP, for each new caller: the user whose share it takes, if known. All callers of unknown
+  // user count as one user, (uid_t)-1.
   std::function<std::optional<uid_t>(const UniqueFd& caller)> user_of = [](const UniqueFd&) {
     return std::nullopt;
   };
-  // Over TCP, before anything of the caller is read: what it is turned away with; empty: it is
-  // served.
+  // Over TCP, before the caller's bytes are read: the answer that turns the caller away. Empty: the
+  // caller is served.
   std::function<std::optional<HttpResponse>(const Peer& caller)> turn_away = [](const Peer&) {
     return std::nullopt;
   };
-  // Whether that caller carries requests of others: it is not hung up on for what was refused, as
-  // that may have been another's.
+  // Whether the caller passes on requests of others. Its connection is not closed after refusals,
+  // as these may have been for another of them.
   std::function<bool(const Peer& peer)> carries = [](const Peer&) { return false; };
-  // Whose rates, later answers and unread bytes a request counts against, by its head.
+  // The person whose rates, later answers and unread bytes a request counts against, by its head.
   std::function<uid_t(const HttpRequest& head, const Peer& peer)> share_of =
       [](const HttpRequest&, const Peer& peer) { return peer.share(); };
   // The caller of a request that is to be answered later, or of a stream, has gone: it hung up, was
@@ -72,11 +72,11 @@ struct HttpServerOptions {
   // Bounds; what is beyond is refused: 429 (of a user) or 503 (of all) with Retry-After, 431, 413,
   // 414, 408, or closed. A user who goes on after as many refusals a second is not heard.
   std::size_t most_head_bytes = 8 << 10, most_body_bytes = 64 << 10;
-  // Whose share each takes. `user` below is a person: ids of /etc/subuid are their owner.
+  // The person of each caller. `user` below is a person: ids of /etc/subuid count as their owner.
   CallerShares shares = {};
-  // Of all servers of the process; null: one of its own.
+  // Shared by all servers of the process; null: this server has its own.
   std::shared_ptr<SocketCloser> closer = nullptr;
-  std::size_t most_connections = 512;  // of all; root and operators have kKeptPlaces besides
+  std::size_t most_connections = 512;  // of all; kKeptPlaces more for root and operators
   std::size_t most_of_a_user = 128;    // connections
   std::size_t most_streams = 64, most_streams_of_a_user = 16;
   Duration head_time = std::chrono::seconds(10);       // from a request's first byte to its last

@@ -515,7 +515,7 @@ TEST_F(HttpServerTest, OfAUserOnlySoManyConnectionsAreInUse) {
   EXPECT_EQ(ask("/echo").status, 503);
 }
 
-// Who passes requests on knows beforehand whether they fit.
+// A program that passes requests on can compute beforehand whether a head fits.
 TEST_F(HttpServerTest, AHeadIsAsLongAsItsCallerCounts) {
   serve();
   HttpAsk longest{.target = "/echo?"};
@@ -525,7 +525,7 @@ TEST_F(HttpServerTest, AHeadIsAsLongAsItsCallerCounts) {
   EXPECT_EQ(http_call(path_, longest, 10s)->status, 431);
 }
 
-// Half heads, half bodies and an answer that is not read: each gives its place up after a while.
+// A caller with half a head, half a body or an unread answer loses its place after a while.
 TEST_F(HttpServerTest, WhoIsHeldUpGivesWayWhenAllPlacesAreTaken) {
   options_.most_connections = options_.most_of_a_user = 4;
   serve();
@@ -546,8 +546,7 @@ TEST_F(HttpServerTest, WhoIsHeldUpGivesWayWhenAllPlacesAreTaken) {
   }
 }
 
-// Whoever has had its last answer stays for a while, so that it gets to read it, and keeps nobody
-// out.
+// A caller that has had its last answer stays for a while to read it, but gives way to new callers.
 TEST_F(HttpServerTest, WhoHasItsLastAnswerGivesWayAtOnce) {
   options_.most_connections = options_.most_of_a_user = 4;
   serve();
@@ -567,7 +566,7 @@ TEST_F(HttpServerTest, WhoHasItsLastAnswerGivesWayAtOnce) {
 TEST_F(HttpServerTest, ATokensRequestsCountAgainstItAlone) {
   options_.requests_a_second_of_a_user = 5;
   options_.carries = [](const Peer&) { return true; };
-  // Of the good ones each is a person, as a number behind "Bearer ".
+  // Each valid token is a person: the number behind "Bearer ".
   options_.share_of = [](const HttpRequest& head, const Peer& peer) {
     const auto said = find_field(head.fields, "Authorization").value_or("");
     const auto number = parse_number<uid_t>(said.substr(std::min<std::size_t>(said.size(), 7)));
@@ -582,8 +581,8 @@ TEST_F(HttpServerTest, ATokensRequestsCountAgainstItAlone) {
   std::map<int, int> of_flood, of_wrong;
   for (int i = 0; i < 100; ++i) ++of_flood[status_with("1")];
   EXPECT_GE(of_flood[429], 50);
-  EXPECT_EQ(of_flood[0], 0);  // an answer each: nobody is hung up on for what others do
-  // Whoever makes tokens up, a new one each time, has the bounds of a user.
+  EXPECT_EQ(of_flood[0], 0);  // each gets an answer: refusals close no connection here
+  // A caller that makes up a new token each time has the limits of one user.
   for (int i = 0; i < 100; ++i) ++of_wrong[status_with("wrong" + std::to_string(i))];
   EXPECT_GE(of_wrong[429], 50);
   EXPECT_EQ(of_wrong[0], 0);
@@ -735,8 +734,8 @@ TEST(ListenLoopback, IsNowhereElse) {
   EXPECT_TRUE(listen_loopback("127.9.9.9:0").ok());
 }
 
-// What comes back over TCP of a text, until the connection ends; "reset" behind it where that is
-// how it ends.
+// Callers over TCP. ask() returns all that comes back until the connection ends, with "reset"
+// behind it if the connection was reset.
 class TcpCallers {
  public:
   TcpCallers() : listening(*listen_loopback("127.0.0.1:0")) {
@@ -768,7 +767,7 @@ TEST_F(HttpServerTest, CallersOfALoopbackAddressAreNobody) {
   EXPECT_NE(got.find(" of 4294967295"), std::string::npos) << got;
 }
 
-// Before anything of it is read; it gets to read why, whatever it has sent.
+// The caller is turned away before its bytes are read. It reads the refusal, whatever it has sent.
 TEST_F(HttpServerTest, WhoIsTurnedAwayReadsWhy) {
   TcpCallers callers;
   std::atomic<bool> wanted = false;

@@ -19,7 +19,7 @@ struct MetricsOptions {
   MetricFormat format = MetricFormat::prometheus;
   bool tenants = true;      // rows of tenants, too
   bool dcgm_names = false;  // DCGM_FI_* beside our own names
-  bool dcgm_parts = false;  // power and energy of these are the tenants' own, as in 0.1
+  bool dcgm_parts = false;  // DCGM's power and energy are the tenants' own, as in 0.1
   std::string version;      // of the program
   std::string hostname;     // for DCGM's label of that name; empty: none
   Instant now{};            // on the clock of the snapshot: ages are told by it
@@ -45,9 +45,9 @@ using ReadMetricGpu = void (*)(const MetricGpu&, MetricSamples&);
 using ReadServiceValue = std::optional<double> (*)(const Snapshot&);
 using ReadMetricValue = std::optional<double> (*)(const MetricGpu&);
 
-// A name of dcgm-exporter for the same thing, so that dashboards that were made for it work: as
-// there, each row of a GPU that is shared or cut into instances has the board's power and energy.
-// What is a tenant's own has names of ours with the same labels; its rows add up to the board.
+// A name of dcgm-exporter for the same quantity, so that existing dashboards work. As there, each
+// row of a GPU that is shared or cut into instances has the board's power and energy. A tenant's
+// own part has names of ours with the same labels, and its rows add up to the board.
 struct DcgmName {
   // Which rows of a GPU it has.
   enum class Rows : std::uint8_t {
@@ -65,8 +65,8 @@ struct DcgmName {
   // A field of activity, which an instance has, too; null: it is the metric's own value.
   std::optional<double> (*of_activity)(const Activity&) = nullptr;
   MetricType type = MetricType::gauge;
-  const char* unit = "";            // of a name of ours, whose value is in it
-  std::optional<Rows> before = {};  // with `dcgm_parts`, in place of `rows`
+  const char* unit = "";            // the value's unit if the name is ours; empty: DCGM's name
+  std::optional<Rows> before = {};  // replaces `rows` if `dcgm_parts` is set
 };
 
 struct Metric {

@@ -75,7 +75,7 @@ DcgmGpu dcgm_gpu(const MetricGpu& gpu, const MetricsOptions& options) {
   return out;
 }
 
-// A part, which dcgm-exporter does not have: its name, unit and the labels of its GPU are ours.
+// A tenant's part, which dcgm-exporter does not have: its name, unit and GPU labels are ours.
 bool is_ours(const DcgmMetric& metric) { return *metric.name->unit != '\0'; }
 
 // In DCGM's unit.

@@ -358,7 +358,7 @@ TEST(DcgmMetrics, AGpuWithoutTenantsHasOneRowAsDcgmExporterWritesIt) {
   }
 }
 
-// `max by (gpu)`, as NVIDIA's dashboard 12239 reads power and energy.
+// The result of `max by (gpu)`, with which NVIDIA's dashboard 12239 reads power and energy.
 double most_of(const Exposition& read, const char* name) {
   double out = 0;
   for (const Exposition::Sample& sample : read.samples.at(name)) out = std::max(out, sample.value);
@@ -373,7 +373,7 @@ TEST(DcgmMetrics, EachPodHasTheBoardsPowerAsDcgmExporterRepeatsIt) {
   EXPECT_EQ(most_of(read, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"), 2831204625);
 }
 
-// The names of the version before, for one release.
+// `dcgm_parts` keeps the names of the version before for one release.
 TEST(DcgmMetrics, WithDcgmPartsEachPodHasItsOwnUnderDcgmsNames) {
   MetricsOptions options = full_options();
   options.dcgm_parts = true;
@@ -386,7 +386,7 @@ TEST(DcgmMetrics, WithDcgmPartsEachPodHasItsOwnUnderDcgmsNames) {
 TEST(DcgmMetrics, EachPodHasItsOwnPartAndTheRowsAddUpToTheBoard) {
   const Exposition read = metrics_of(full_snapshot(1, 3));
   const auto& power = read.samples.at("derate_part_power_watts");
-  ASSERT_EQ(power.size(), 4u);  // and one of nobody
+  ASSERT_EQ(power.size(), 4u);  // three pods and the part of nobody
   EXPECT_EQ(read.find("derate_part_power_watts", {{"pod", "train-1"}}), 100.001);
   EXPECT_NEAR(read.sum("derate_part_power_watts"), 350.003, 1e-9);
   EXPECT_NEAR(read.sum("derate_part_energy_joules_total"), 350.003, 1e-9);

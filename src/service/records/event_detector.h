@@ -1,5 +1,5 @@
-// The step from records to events: news of a GPU, compared with what was known before.
-// docs/events.md says what is judged how.
+// Makes events from records: compares each record of a GPU with what was known before.
+// docs/events.md has the rules.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class EventDetector {
   // Between two records what was so is taken to go on for no longer.
   static constexpr Duration kLongestHeld = std::chrono::seconds(2);
 
-  // Energy counters and power are compared where readings are no further apart.
+  // The longest time between two readings whose energy counters and power are compared.
   void set_max_gap(Duration max_gap);
   // `clock` outlives it.
   EventDetector(const Clock& clock, Emit emit) : clock_(clock), emit_(std::move(emit)) {}

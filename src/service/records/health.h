@@ -1,5 +1,5 @@
-// The health of the service for /livez and /readyz: it lives, and what it shows and does is up to
-// date.
+// The health of the service: /livez reports whether the loop runs, /readyz whether the GPUs are
+// open and their readings are up to date.
 #pragma once
 
 #include <string>

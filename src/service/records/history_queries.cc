@@ -43,7 +43,7 @@ Result<std::vector<std::string>> named_gpus(std::span<const GpuId> known,
   std::vector<std::string> out;
   const GpuSelection selection = TRY(parse_gpu_selection(choice));
   for (const auto& [kind, name, number] : selection.names) {
-    // A GPU that is gone, or whose file is read elsewhere, still has its UUID.
+    // A GPU that is gone, or whose file is read on another machine, is still found by its UUID.
     if (is_whole_gpu_uuid(name)) {
       out.push_back(name);
       continue;

@@ -1,6 +1,6 @@
-// A snapshot of all that a program knows of its GPUs, as a value that never changes: made once a
-// second and after each command, and read on any thread by the code that shows or serves it. Nobody
-// asks the loop.
+// A snapshot of all that a program knows of its GPUs, as a value that never changes. It is made
+// once a second and after each command. The code that shows or serves it reads it on any thread and
+// never queries the loop.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct Snapshot {
   std::vector<std::shared_ptr<const TenantTable>> tenants;             // of the same, for metrics
   DaemonFigures daemon;
   std::optional<HistoryFigures> history;  // empty: none is kept
-  std::string trouble = {};               // of the whole service, as a sentence; empty: none
+  std::string trouble = {};               // a sentence about the whole service; empty: none
 };
 
 // When the GPU was last read; empty: never, as far as is known.

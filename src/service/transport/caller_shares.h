@@ -1,4 +1,4 @@
-// The share of places and time that a caller takes: its own, or that of its user.
+// The person whose share of places and time a caller takes, and whether its place is reserved.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,13 @@
 
 namespace derate {
 
-// The person that a user stands for: of a subordinate id its owner. For any thread; never waits.
+// Returns the person that a user counts as, such as the owner of a subordinate id. Callable from
+// any thread; never blocks.
 using PersonOf = std::function<uid_t(uid_t uid)>;
 
 struct CallerShares {
   PersonOf person = [](uid_t uid) { return uid; };
-  // Root and operators: of the places some are theirs alone.
+  // Whether the caller is root or an operator, for whom some places are reserved.
   std::function<bool(const Peer& peer)> keeps_place = [](const Peer& peer) {
     return peer.uid == 0;
   };

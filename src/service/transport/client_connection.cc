@@ -59,7 +59,7 @@ void ClientConnection::read(std::size_t longest, const SocketCloser& closer, con
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
-    broken = broken || (n < 0 && errno == EPERM);  // there are files, which nobody wants
+    broken = broken || (n < 0 && errno == EPERM);  // files have come; no request has any
     ended = n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
     break;
   }

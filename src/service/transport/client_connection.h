@@ -26,10 +26,10 @@ struct Peer {
   std::uint64_t connection = 0;  // from 1 on; no two have the same
   std::vector<gid_t> groups = {};
   std::optional<Role> role = {};  // what it may do; empty: what callers of its socket may
-  std::string token = {};         // the name of the one that it was accepted by; empty: by its user
-  // Whose share of places and time it takes; empty: the user's own (CallerShares).
+  std::string token = {};         // name of the token that admitted it; empty: its user did
+  // The person whose share of places and time it takes; empty: the user (CallerShares).
   std::optional<uid_t> person = {};
-  bool keeps_place = false;  // one of those that are kept for root and operators
+  bool keeps_place = false;  // its place may be a reserved one (kKeptPlaces)
   // The process that connected; null: not known.
   SharedHandle process = {};
 
@@ -66,8 +66,8 @@ struct ClientConnection {
   bool has_said_all() const;
   bool is_idle() const { return !waits && in.empty() && out.empty(); }
 
-  // Writes what is owed and reads what has come. The next request, which is valid until reply();
-  // one of more than `longest` bytes is refused. Whoever sends files along has broken the
+  // Writes pending answers and reads what has come. Returns the next request, which is valid until
+  // reply(). A request of more than `longest` bytes is refused. Files that come break the
   // connection.
   std::optional<std::string_view> next_request(std::size_t longest, const SocketCloser& closer,
                                                const Clock& clock);

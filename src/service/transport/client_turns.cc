@@ -5,7 +5,8 @@
 
 namespace derate {
 
-// After the last, by person and then by connection; the first again after all of them.
+// Turns ascend by person, then by connection, from the last turn on; then they begin again with the
+// lowest.
 bool ClientTurns::is_before(const Peer& a, const Peer& b) const {
   const auto distance = [&](const Peer& peer) {
     const auto last = connection_.find(peer.share());

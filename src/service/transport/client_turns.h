@@ -15,8 +15,8 @@
 
 namespace derate {
 
-// Whose turn was the last: the next one's is after it. People take turns (Peer::share()), and so do
-// the connections of one. A client has a `peer` and shows whether it has_work().
+// Turns of clients: people take turns (Peer::share()), and so do the connections of one person. A
+// client has a `peer` and reports whether it has_work().
 class ClientTurns {
  public:
   // Who of those with work is next; null: nobody has any.
@@ -28,7 +28,7 @@ class ClientTurns {
     if (out != nullptr) took(out->peer);
     return out;
   }
-  // Keeps the turns of people who are connected.
+  // Forgets the turns of people without a connection.
   template <class Clients>
   void forget_others(const Clients& clients) {
     std::erase_if(connection_, [&](const auto& last) {
@@ -42,7 +42,7 @@ class ClientTurns {
   void took(const Peer& peer);
 
   uid_t person_ = 0;
-  std::map<uid_t, std::uint64_t> connection_;  // the last of each person that is connected
+  std::map<uid_t, std::uint64_t> connection_;  // by person: the connection of the last turn
 };
 
 // The client of that connection, of those that ascend by it; null: it has ended.
@@ -54,13 +54,13 @@ auto* find_client(Clients& clients, std::uint64_t connection) {
   return at != clients.end() && at->peer.connection == connection ? &*at : nullptr;
 }
 
-// Places that are kept for root and operators, in addition to those of all.
+// Places that are reserved for root and operators, in addition to the places of all.
 inline constexpr std::size_t kKeptPlaces = 16;
 
-// Whose place a person with `own` connections gets when all are taken: of the person who has most,
-// root and operators aside, the connection that was silent for longest, an idle one if there is
-// any. Null where that would be no fairer: that person has less than two more than this one, for
-// whom no place is kept. Connections of which `has_place` does not say so have none.
+// If all places are taken: the connection whose place a person with `own` connections gets. The
+// person with most connections, root and operators excepted, loses the connection that was silent
+// for longest, an idle one if there is any. Null if that person has less than two connections more,
+// unless the new caller's place is reserved. Only connections with `has_place` count.
 template <class Clients, class F>
 auto* place_for(Clients& clients, std::size_t own, bool keeps_place, F has_place) {
   typename Clients::value_type* out = nullptr;

@@ -89,11 +89,11 @@ TEST(PlaceFor, TheConnectionThatWasIdleForLongestGoes) {
   clients[1].broken = true;
   EXPECT_EQ(place_for(clients, 0, false), &clients[2]);
   clients[2].broken = true;
-  EXPECT_EQ(place_for(clients, 0, false), nullptr);  // one each
+  EXPECT_EQ(place_for(clients, 0, false), nullptr);  // one connection each
   EXPECT_EQ(place_for(clients, 9, true), &clients[0]);
 }
 
-// Ids of one person's are that person's share; an operator loses no place.
+// All ids of a person share that person's places. An operator loses no place.
 TEST(PlaceFor, CountsPeople) {
   auto clients = connections_of({100000, 100001, 100002, 8, 8, 9, 9, 9, 9});
   for (std::size_t i = 0; i < 3; ++i) clients[i].peer.person = 1000;
@@ -102,7 +102,7 @@ TEST(PlaceFor, CountsPeople) {
   EXPECT_EQ(place_for(clients, 2, false), nullptr);
 }
 
-// A connection without a place would free none.
+// If a connection without a place were closed, no place would become free.
 TEST(PlaceFor, PassesOverWhoHasNone) {
   auto clients = connections_of({7, 7, 7, 8, 8});
   clients[0].left = clients[1].left = 0;

@@ -46,7 +46,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& 
 
 ControlServer::~ControlServer() {
   ::unlink(path_.c_str());
-  closer_->close(std::move(socket_), kNoPerson);  // callers that wait may have sent files
+  closer_->close(std::move(socket_), kNoPerson);  // waiting callers may have sent files
   for (ClientConnection& client : clients_)
     closer_->close(std::move(client.socket), client.peer.share());
 }

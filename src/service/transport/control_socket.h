@@ -36,10 +36,10 @@ class ControlServer {
   static constexpr Duration kIdleTime = std::chrono::seconds(5);
   // Of the audience `everyone`.
   static constexpr std::size_t kLongestOfEveryone = 8 << 10;
-  // Users are counted as people (CallerShares). When all places are taken, a caller gets one of the
-  // person who has most, if that person has two more than the caller. Root and operators have
-  // kKeptPlaces besides, get one of the others' when these are taken, up to kMostOfOneUser, and
-  // lose none.
+  // Users are counted as people (CallerShares). If all places are taken, a caller gets a place of
+  // the person who has most, if that person has two more than the caller. Root and operators have
+  // kKeptPlaces more. If these are taken, they get others' places, up to kMostOfOneUser. They lose
+  // no place.
   static constexpr std::size_t kMostOfEveryone = 256;
   static constexpr std::size_t kMostOfOneUser = 64;
   // Callers, and requests of a connection, in one serve(): more wait for the next.
@@ -50,8 +50,8 @@ class ControlServer {
   static constexpr Duration kRound = RoundBudget::kRound;
   static constexpr Duration kBudget = RoundBudget::kBudget;
 
-  // A socket that nobody listens on any more is replaced. `closer`: of all servers of the process.
-  // Errors: busy when somebody does, no_permission, io.
+  // Replaces a socket on which no process listens. All servers of the process share `closer`.
+  // Errors: busy if another process listens, no_permission, io.
   static Result<std::unique_ptr<ControlServer>> create(
       const std::string& path, Clock& clock, Audience audience = Audience::owner_and_root,
       std::shared_ptr<SocketCloser> closer = std::make_shared<SocketCloser>());
@@ -59,8 +59,8 @@ class ControlServer {
   ControlServer& operator=(const ControlServer&) = delete;
   ~ControlServer();  // removes the socket
 
-  // Before the first serve(); without it every user is a person, and root has the places that are
-  // kept.
+  // Call it before the first serve(). By default each user is a person, and only root has reserved
+  // places.
   void shares(CallerShares shares) { shares_ = std::move(shares); }
 
   // Empty: answer() comes later, and the connection's next request is not taken before.

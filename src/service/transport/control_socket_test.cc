@@ -409,7 +409,7 @@ TEST_F(EveryoneTest, PlacesAreSharedWhenAllAreTaken) {
     serve();
     EXPECT_NE(hear(late.back()).find(" a\n"), std::string::npos) << uid;
   }
-  // Each from another user, the oldest idle one; root has places that are kept.
+  // User 1005's places came from two users, each the oldest idle one; root has reserved places.
   EXPECT_EQ(closed_, (std::vector<std::uint64_t>{2, 65}));
   // Who has most already does not get more.
   const UniqueFd more = caller_of(1004);
@@ -428,7 +428,7 @@ TEST_F(EveryoneTest, PlacesAreSharedWhenAllAreTaken) {
   EXPECT_GE(alive, ControlServer::kMostOfEveryone - 54);
 }
 
-// Subordinate ids are their owner, whose share they take.
+// Subordinate ids take their owner's share.
 TEST_F(EveryoneTest, ManyIdsOfOnePersonAreOneUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs several users";
   server_->shares({.person = [](uid_t uid) { return uid >= 100000 ? 1001u : uid; }});

@@ -53,11 +53,11 @@ std::optional<T> content(const cmsghdr& part) {
   return out;
 }
 
-// What the kernel says of a message, ahead of its text as it is passed on.
+// The kernel's facts about a message, which precede its text when it is passed on.
 struct Facts {
-  std::uint8_t is_last = 0;  // no message: the thread reads no more
+  std::uint8_t is_last = 0;  // no message: the thread has stopped reading
   std::uint8_t has_sender = 0, has_time = 0, has_file = 0, has_process = 0;
-  std::uint8_t is_gone = 0;  // the sender
+  std::uint8_t is_gone = 0;  // the sender has exited
   ucred sender{};
   timespec sent{};
 };
@@ -69,15 +69,15 @@ struct Message {
   int process = -1;  // a pidfd of the sender
 };
 
-// Files that are not wanted, of a thread that reads on.
+// Unwanted files that a thread keeps while it reads on.
 struct KeptFiles {
   std::vector<int> files;
-  uid_t person = 0;  // of the first
-  Instant since{};   // when that came
+  uid_t person = 0;  // sender of the first file
+  Instant since{};   // arrival of the first file
 };
 
-// A negative pidfd is the reason why there is none: ESRCH, EINVAL before Linux 6.16, that the
-// process has gone; all else says nothing of it.
+// A negative pidfd is an error number. ESRCH, or EINVAL before Linux 6.16, means that the process
+// has exited. Others say nothing about the process.
 void take_process(int number, Message& out) {
   if (number >= 0) out.process = number;
   out.facts.is_gone = number == -ESRCH || number == -EINVAL ? 1 : 0;
@@ -134,14 +134,14 @@ UniqueFd new_datagram_socket() {
 
 // --- the thread apart ----------------------------------------------------------------------------
 
-// Its descriptors are those of the thread's own table.
+// Descriptors in calls of this object are those of the thread's own table.
 struct DatagramFilter::State {
   Wanted wanted;
   PersonOf person;
   std::shared_ptr<HangingThreads> hanging;
   SystemClock clock = {};
   std::mutex mutex = {};
-  std::map<uid_t, Instant> last = {};  // file that was not wanted, by person
+  std::map<uid_t, Instant> last = {};  // time of the last unwanted file, by person
 
   bool may_hang(uid_t of);
   bool is_wanted(const Message& message) const;
@@ -152,7 +152,7 @@ struct DatagramFilter::State {
   bool pass_on(int to, Message& message, std::span<const char> text) const;
 };
 
-// Whether the thread that has such a file of that person may be the one to close it.
+// Whether the thread that has an unwanted file of that person may end and close it, which may hang.
 bool DatagramFilter::State::may_hang(uid_t of) {
   const Instant now = clock.now();
   const std::lock_guard lock(mutex);
@@ -162,7 +162,8 @@ bool DatagramFilter::State::may_hang(uid_t of) {
   return true;
 }
 
-// For what has waited long enough, or is too much.
+// Whether the kept files have waited for kPause or are too many: returns on whose account the
+// thread ends. Empty: it reads on.
 std::optional<uid_t> DatagramFilter::State::may_hang_now(const KeptFiles& kept) {
   if (kept.files.empty()) return std::nullopt;
   if (clock.now() - kept.since >= kPause && may_hang(kept.person)) return kept.person;
@@ -175,7 +176,7 @@ bool DatagramFilter::State::is_wanted(const Message& message) const {
          (message.files.size() == 1 && wanted && wanted(message.files.front()));
 }
 
-// On whose account the thread ends for it, if it does.
+// Keeps the message's files. Returns on whose account the thread ends for them; empty: it reads on.
 std::optional<uid_t> DatagramFilter::State::keep(KeptFiles& kept, Message& message) {
   const uid_t of = message.facts.has_sender != 0 ? person(message.facts.sender.uid) : kNobody;
   if (kept.files.empty()) {
@@ -187,7 +188,7 @@ std::optional<uid_t> DatagramFilter::State::keep(KeptFiles& kept, Message& messa
   return may_hang(of) ? std::optional(of) : std::nullopt;
 }
 
-// Waits until there is room. False: nobody reads any more.
+// Blocks until there is room. False: the receiver has closed its end.
 bool DatagramFilter::State::pass_on(int to, Message& message, std::span<const char> text) const {
   std::array<iovec, 2> data{iovec{&message.facts, sizeof message.facts},
                             iovec{const_cast<char*>(text.data()), text.size()}};
@@ -215,7 +216,8 @@ bool DatagramFilter::State::pass_on(int to, Message& message, std::span<const ch
   return sent >= 0;
 }
 
-// Until the thread may end for what it keeps (on whose account that is), or nobody reads any more.
+// Reads until the thread may end for its kept files, and returns on whose account. Empty: the
+// receiver has closed its end.
 std::optional<uid_t> DatagramFilter::State::read(int socket, int to, KeptFiles& kept) {
   constexpr int kLookEvery = 100;  // ms
   while (true) {
@@ -237,8 +239,8 @@ std::optional<uid_t> DatagramFilter::State::read(int socket, int to, KeptFiles& 
   }
 }
 
-// Whoever serves still has the socket, or does not want it any more. What hangs from here on keeps
-// nothing but what is kept.
+// The serving thread has its own descriptor of the socket, or has closed it. If a close hangs from
+// here on, this thread holds only the kept files.
 void DatagramFilter::State::run(int socket, int to) {
   KeptFiles kept;
   const auto hangs = read(socket, to, kept);
@@ -264,15 +266,16 @@ DatagramFilter::DatagramFilter(UniqueFd socket, Wanted wanted, PersonOf person,
   begin();
 }
 
-// Where no thread can be begun now, the next look for a message tries again.
+// If no thread can be started now, the next receive() tries again.
 void DatagramFilter::begin() {
-  if (begun_.valid()) begun_.wait();  // it was: it has passed on its last
+  if (begun_.valid()) begun_.wait();  // no wait: that thread has sent its last message
   begun_ = start_apart({socket_.get(), in_.get()}, [state = state_, socket = socket_.get(),
                                                     to = in_.get()] { state->run(socket, to); });
   has_thread_ = true;
 }
 
-// A thread has the socket longer than this, so that what is in its queue is closed there.
+// A thread keeps the socket longer than this object, so that the thread closes the files in its
+// queue.
 DatagramFilter::~DatagramFilter() {
   char text = 0;
   for (int left = 256; left > 0 && receive({&text, 1}); --left) {
@@ -330,7 +333,7 @@ Result<DatagramSocket> DatagramSocket::bind(const std::string& path, PersonOf pe
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
     return socket_error("cannot know who speaks on", path, errno);
   const bool files_come = wanted || !refuse_files(socket.get());
-  // What is handed over is of use only as long as its sender lives.
+  // A passed file is of use only while its sender lives.
   if (wanted) (void)::setsockopt(socket.get(), SOL_SOCKET, kPassPidfd, &on, sizeof on);
   // Without the kernel's time of sending, that of reading will do.
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);

@@ -28,22 +28,23 @@ struct Datagram {
   std::size_t size = 0;          // of its text, which is in the buffer
   std::optional<ucred> sender;   // empty: the kernel did not say
   std::optional<timespec> sent;  // time of day; empty as well
-  UniqueFd file;                 // where one that is wanted came along, and no other
-  // Where files are wanted the sender, as the kernel says (SO_PASSPIDFD, Linux 6.5) or a look after
-  // its number does: of a process that lives as the message is read.
+  UniqueFd file;                 // a wanted file, if it was the only one
+  // If files are wanted: the sender as the kernel names it (SO_PASSPIDFD, Linux 6.5), else the
+  // process that has its PID when the message is read.
   ProcessHandle process = {};
 };
 
-// Reads messages for a process that serves, on a thread apart, and passes on those without files
-// and those whose only file is wanted. Others lose their message. A file that is not wanted is
-// closed by the thread that has received it, after it has let go of the socket: whatever that waits
-// for keeps nothing but the file, and another thread reads on.
+// Reads messages for a serving process on another thread. It passes on messages without files and
+// messages whose only file is wanted; others are lost. The thread that received an unwanted file
+// releases the socket, then closes the file. If that close hangs, it holds only the file, and
+// another thread reads on.
 class DatagramFilter {
  public:
-  // On a thread apart, of a file that nobody may wait for: a look that asks no file system.
+  // Whether a file is wanted. It runs on the filter's thread and makes no call into a file system,
+  // which could hang.
   using Wanted = std::function<bool(int file)>;
-  // After a person has sent such a file the thread keeps what comes of that person next, for kPause
-  // or while too many threads hang, and closes it when it ends: at the latest with kMostKept.
+  // If the same person sent an unwanted file in the last kPause, or too many threads hang, the
+  // thread keeps the next ones. It closes them when it ends: at the latest when it has kMostKept.
   static constexpr std::size_t kMostKept = 1024;
   static constexpr Duration kPause = std::chrono::seconds(1);
 
@@ -61,31 +62,32 @@ class DatagramFilter {
   void begin();
 
   UniqueFd socket_;
-  UniqueFd out_, in_;  // what the thread passes on comes out of the first
+  UniqueFd out_, in_;  // messages that the thread passes on arrive at out_
   std::shared_ptr<State> state_;
-  std::future<bool> begun_;  // of the last thread: it is apart
+  std::future<bool> begun_;  // whether the last thread was started
   bool has_thread_ = false;
 };
 
 class DatagramSocket {
  public:
-  // Does not block; may be written by everybody. One that nobody listens on any more is replaced.
-  // Without `wanted` no file is. `hanging`: of all sockets of the process.
-  // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
+  // Does not block; every user may write to it. Replaces a socket on which no process listens.
+  // Without `wanted` no file is wanted. All sockets of the process share `hanging`.
+  // Errors: busy if another process listens, invalid_argument for too long a name, no_permission,
+  // io.
   static Result<DatagramSocket> bind(
       const std::string& path, PersonOf person, DatagramFilter::Wanted wanted = {},
       std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>());
 
   // Can be read from (poll) when there is something to receive.
   int fd() const { return filter_ != nullptr ? filter_->fd() : socket_.get(); }
-  // The next one; what does not fit into `buffer` is lost. Empty: there is none now.
+  // The next message; bytes that do not fit into `buffer` are lost. Empty: no message is there now.
   std::optional<Datagram> receive(std::span<char> buffer);
 
  private:
   DatagramSocket() = default;
 
   UniqueFd socket_;
-  std::unique_ptr<DatagramFilter> filter_;  // null: the kernel lets no file through
+  std::unique_ptr<DatagramFilter> filter_;  // null: the kernel refuses files
 };
 
 }  // namespace derate

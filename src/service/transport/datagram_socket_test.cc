@@ -25,7 +25,7 @@ UniqueFd sealed_memory() {
   return out;
 }
 
-// Files that lie in memory are wanted.
+// In these tests, files in memory (memfd) are wanted.
 class DatagramFilterTest : public testing::Test {
  protected:
   UniqueFd caller() const {
@@ -34,7 +34,7 @@ class DatagramFilterTest : public testing::Test {
     CHECK(::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     return out;
   }
-  // The next message of those that are passed on; as long as it takes.
+  // Waits for the next message that is passed on.
   std::optional<Datagram> next() {
     std::optional<Datagram> out;
     (void)becomes_true([&] { return (out = socket_.receive(text_)).has_value(); });
@@ -68,7 +68,7 @@ TEST_F(DatagramFilterTest, PassesOnTextAndWhatIsWanted) {
   EXPECT_TRUE(is_memory(got->file.get()));
 }
 
-// However many there are: they are closed soon, and what is wanted comes meanwhile.
+// Any number of unwanted files is closed soon, and wanted messages arrive meanwhile.
 TEST_F(DatagramFilterTest, WhatIsNotWantedIsClosedElsewhere) {
   const UniqueFd from = caller(), memory = sealed_memory();
   Connection file = pipe_of_two();
@@ -78,7 +78,7 @@ TEST_F(DatagramFilterTest, WhatIsNotWantedIsClosedElsewhere) {
   const auto got = next();
   ASSERT_TRUE(got);
   EXPECT_TRUE(is_memory(got->file.get()));
-  EXPECT_LE(open_files_of(::gettid()), open + 2);  // this one, and its sender
+  EXPECT_LE(open_files_of(::gettid()), open + 2);  // the wanted file, and its sender's pidfd
   file.ours = UniqueFd();
   EXPECT_TRUE(becomes_true([&] {
     EXPECT_FALSE(socket_.receive(text_));
@@ -87,8 +87,8 @@ TEST_F(DatagramFilterTest, WhatIsNotWantedIsClosedElsewhere) {
   }));
 }
 
-// No signal ends a close of such a file, SIGKILL neither: whatever thread has it keeps its table of
-// descriptors until its file system's process answers.
+// No signal ends a close of such a file, not even SIGKILL. The thread that closes it keeps its
+// table of descriptors until the file system's process answers.
 TEST_F(DatagramFilterTest, WhatHangsKeepsNothingButItself) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can mount a file system";
   const FuseFile fuse(folder_.file("fuse"));
@@ -104,10 +104,10 @@ TEST_F(DatagramFilterTest, WhatHangsKeepsNothingButItself) {
   ASSERT_TRUE(got);
   EXPECT_EQ(std::string(text_.data(), got->size), "text");
   ASSERT_TRUE(becomes_true([&] { return fuse.hanging() != 0; }));
-  EXPECT_LE(open_files_of(fuse.hanging()), 1u);  // the other one
+  EXPECT_LE(open_files_of(fuse.hanging()), 1u);  // the second file
 }
 
-// The thread that has the socket ends, and with it what nobody has received.
+// The thread that has the socket ends and closes the messages that were not received.
 TEST_F(DatagramFilterTest, TheEndClosesWhatIsInTheQueue) {
   const UniqueFd from = caller();
   std::vector<UniqueFd> peers;

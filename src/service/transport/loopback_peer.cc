@@ -19,7 +19,7 @@
 namespace derate {
 namespace {
 
-// As IPv6 has it; of IPv4 the mapped address.
+// An IPv6 address and a port. An IPv4 address is stored as its mapped address.
 struct EndPoint {
   std::array<std::uint8_t, 16> address{};
   std::uint16_t port = 0;
@@ -49,7 +49,8 @@ std::optional<EndPoint> end_point(const sockaddr_storage& from) {
   return of_v6(v6.sin6_addr, v6.sin6_port);
 }
 
-// As the tables write it: words of 32 bits as this machine's memory has them, in hexadecimal.
+// The form in the kernel's tables: words of 32 bits as this machine's memory has them, in
+// hexadecimal.
 std::string text_of(const EndPoint& end, bool as_v4) {
   std::string out;
   for (std::size_t at = as_v4 ? 12 : 0; at < end.address.size(); at += 4) {
@@ -67,7 +68,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return out;
 }
 
-// Of a row "sl local remote st queues timer retransmits uid timeout inode ...".
+// Finds the user in a row "sl local remote st queues timer retransmits uid timeout inode ...".
 std::optional<uid_t> find_in(const std::string& path, const std::string& local,
                              const std::string& remote) {
   constexpr std::size_t kUser = 7, kInode = 9;
@@ -99,14 +100,14 @@ std::optional<Ends> ends_of(const UniqueFd& connection) {
   return Ends{*here, *there};
 }
 
-// What the kernel answers of the socket that has `own` as its own end.
+// The kernel's answer about the socket whose own end is `own`.
 struct Diagnosis {
-  bool is_there = false;  // such a socket, whoever has it
+  bool is_there = false;  // the socket exists, with or without a user
   std::optional<uid_t> user = {};
 };
 
 Diagnosis diagnosis_of(const inet_diag_msg& row, const inet_diag_sockid& wanted) {
-  constexpr int kListens = 10;  // TCP_LISTEN: found in place of one that is gone
+  constexpr int kListens = 10;  // TCP_LISTEN: found in place of a socket that is gone
   const bool is_it = row.idiag_state != kListens && row.id.idiag_sport == wanted.idiag_sport &&
                      row.id.idiag_dport == wanted.idiag_dport;
   if (!is_it) return {};
@@ -118,7 +119,7 @@ void put_address(const EndPoint& end, std::uint32_t* out) {
   std::memcpy(out, &end.address[from], end.address.size() - from);
 }
 
-// Nothing is there, too, where the kernel answers no such question.
+// If the kernel does not support such queries, `is_there` is false, too.
 Diagnosis ask_kernel(const EndPoint& own, const EndPoint& other) {
   struct {
     nlmsghdr head{};
@@ -154,7 +155,7 @@ std::optional<uid_t> user_in_tables(const UniqueFd& connection, const TcpTables&
   if (!ends) return std::nullopt;
   const auto& [here, there] = *ends;
   for (int tries = 2; tries > 0; --tries) {
-    // A socket of IPv6 may have connected to an address of IPv4: it is in the other table.
+    // If an IPv6 socket has connected to an IPv4 address, its row is in the other table.
     if (here.is_v4)
       if (const auto uid = find_in(tables.v4, text_of(there, true), text_of(here, true)))
         return uid;
@@ -164,7 +165,7 @@ std::optional<uid_t> user_in_tables(const UniqueFd& connection, const TcpTables&
   return std::nullopt;
 }
 
-// If it finds our own end, the kernel answers such questions, and nobody has the other one.
+// If the kernel finds our own end, it supports such queries, and no process has the other end.
 std::optional<uid_t> user_of_peer(const UniqueFd& connection) {
   const auto ends = ends_of(connection);
   if (!ends) return std::nullopt;

@@ -39,7 +39,7 @@ class Loopback {
                                : reinterpret_cast<sockaddr_in&>(found).sin_port;
   }
   bool is_there() const { return port_ != 0; }
-  // By a socket of that family; one of IPv6 connects to the mapped address of IPv4.
+  // Connects with a socket of `family`: from IPv6 to an IPv4 listener by its mapped address.
   UniqueFd connect(int family) const {
     UniqueFd out = tcp(family);
     sockaddr_in v4{.sin_family = AF_INET, .sin_port = port_};
@@ -78,7 +78,7 @@ TEST_P(LoopbackPeer, IsTheUserWhoConnected) {
   EXPECT_EQ(user_in_tables(caller), ::geteuid());
 }
 
-// What is left of a socket that was closed has root's number in the table.
+// The table names root as the user of a closed socket's remains.
 TEST_P(LoopbackPeer, IsNobodyOnceItsSocketIsClosed) {
   const auto [listens, connects] = GetParam();
   const Loopback loopback(listens);
@@ -90,7 +90,7 @@ TEST_P(LoopbackPeer, IsNobodyOnceItsSocketIsClosed) {
   EXPECT_EQ(user_in_tables(taken), std::nullopt);
 }
 
-// Who says that this was all may still read.
+// A caller that has shut down its sending side may still read.
 TEST_P(LoopbackPeer, IsStillTheUserWhoHasSentAll) {
   const auto [listens, connects] = GetParam();
   const Loopback loopback(listens);

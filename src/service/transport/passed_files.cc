@@ -35,7 +35,7 @@ bool kernel_refuses_files() {
   return refuses;
 }
 
-// Without room for files a look installs none, and says that there were some.
+// Without room for files, a peek installs none and sets MSG_CTRUNC if there were some.
 ssize_t receive_without_files(const UniqueFd& socket, std::span<char> buffer) {
   iovec room{buffer.data(), buffer.size()};
   msghdr message{};
@@ -47,7 +47,7 @@ ssize_t receive_without_files(const UniqueFd& socket, std::span<char> buffer) {
     errno = EPERM;
     return -1;
   }
-  // What has come since is not taken.
+  // Bytes that have come after the peek stay in the queue.
   return ::recv(socket.get(), buffer.data(), static_cast<std::size_t>(seen), 0);
 }
 
@@ -75,7 +75,7 @@ Interruptions::~Interruptions() {
 
 void close_without_lingering(UniqueFd file) {
   const linger off{};
-  (void)::setsockopt(file.get(), SOL_SOCKET, SO_LINGER, &off, sizeof off);  // where it is a socket
+  (void)::setsockopt(file.get(), SOL_SOCKET, SO_LINGER, &off, sizeof off);  // if it is a socket
   const Interruptions interrupted;
   const UniqueFd closed = std::move(file);
 }

@@ -1,9 +1,9 @@
-// Files that come with a message (SCM_RIGHTS). No socket but that of launches needs any, but every
-// sender of a message may send files with it, and the last process to close a file may have to
-// wait: for a peer (SO_LINGER of a TCP connection), for the process behind a FUSE file system; no
-// signal ends that wait. So a file of another process never enters the table of descriptors that
-// this process serves with: a message with files stays in its queue, and threads with a table of
-// their own close it (SocketCloser, DatagramFilter).
+// Files that come with a message (SCM_RIGHTS). Only the socket of launches needs any, but every
+// sender may send files with a message. The last process to close a file may have to wait: for a
+// peer (SO_LINGER of a TCP connection), or for the process behind a FUSE file system, which no
+// signal interrupts. So a file of another process never enters the table of descriptors that this
+// process serves with. A message with files stays in its queue, and threads with a table of their
+// own close it (SocketCloser, DatagramFilter).
 #pragma once
 
 #include <sys/socket.h>
@@ -23,20 +23,19 @@ namespace derate {
 // The most descriptors that one message carries (SCM_MAX_FD of Linux's net/scm.h).
 inline constexpr std::size_t kMostPassedFiles = 253;
 
-// Messages with files are refused where the kernel can do that (SO_PASSRIGHTS, since Linux 6.16):
-// their sender gets EPERM. To be requested before bind(); accepted sockets have it, too. False: the
-// kernel cannot.
+// Makes the kernel refuse messages with files, if it can (SO_PASSRIGHTS, since Linux 6.16): their
+// sender gets EPERM. Call it before bind(); accepted sockets inherit it. False: the kernel cannot.
 bool refuse_files(int socket);
 bool kernel_refuses_files();
 
-// As ::recv() without flags, of a stream socket. A message with files is not taken, nor is anything
-// behind it: EPERM. Out-of-band bytes count only with SO_OOBINLINE: without it the kernel drops
-// them, and their files, as it passes over them.
+// Like ::recv() without flags, for a stream socket. A message with files and the bytes behind it
+// stay in the queue: EPERM. Out-of-band bytes need SO_OOBINLINE. Without it, the kernel passes over
+// them and drops them with their files.
 ssize_t receive_without_files(const UniqueFd& socket, std::span<char> buffer);
 
-// A signal to this thread, four times a millisecond, for as long as it lives: what waits in the
-// kernel for a peer looks at each whether it should go on. It stands for no event, and its handler
-// does nothing. For a thread of start_thread().
+// Sends this thread a signal four times a millisecond, for as long as the object lives. A kernel
+// wait for a peer checks at each signal whether it should go on. The signal means no event, and its
+// handler does nothing. For a thread of start_thread().
 class Interruptions {
  public:
   Interruptions();
@@ -49,18 +48,18 @@ class Interruptions {
   bool has_timer_ = false;
 };
 
-// Closes one, and lets its sender delay that by a millisecond: SO_LINGER is switched off first, and
-// a signal interrupts what still waits for a peer (a socket in the queue of a socket). FUSE alone
-// cannot be interrupted.
+// Closes a file, which its sender can delay by a millisecond. It switches SO_LINGER off first, and
+// a signal interrupts a wait for a peer (a socket in the queue of a socket). Only FUSE cannot be
+// interrupted.
 void close_without_lingering(UniqueFd file);
 
-// Threads that may hang with what a person has sent: few of one, and few in all, of all sockets
-// together. From any thread.
+// Counts the threads that may hang on what a person has sent. The limits per person and in all hold
+// for all sockets together. Callable from any thread.
 class HangingThreads {
  public:
   static constexpr std::size_t kMost = 32, kMostOfOne = 4;
 
-  // False: there are too many.
+  // False: too many threads may hang.
   bool take(uid_t person);
   void give_back(uid_t person);
 

@@ -34,7 +34,7 @@ TEST(PassedFiles, WhatHasNoneIsReceivedAsEver) {
   EXPECT_EQ(receive(pair), 0);
 }
 
-// Wherever it stands, and as often as one looks.
+// The message stays wherever it is in the queue, and for any number of reads.
 TEST(PassedFiles, AMessageWithAFileStaysWhereItIs) {
   for (const char* const before : {"", "text"}) {
     const Connection pair = pair_of(SOCK_STREAM);
@@ -50,11 +50,11 @@ TEST(PassedFiles, AMessageWithAFileStaysWhereItIs) {
     }
     EXPECT_EQ(open_files(), open);
     pollfd reader{file.theirs.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&reader, 1, 0), 0);  // it is still in the queue
+    EXPECT_EQ(::poll(&reader, 1, 0), 0);  // the file is still in the queue
   }
 }
 
-// Without SO_OOBINLINE the kernel would drop such a byte, with its file, here and now.
+// Without SO_OOBINLINE the kernel would drop an out-of-band byte and close its file in this thread.
 TEST(PassedFiles, NorIsOneOutOfBandPassedOver) {
   const Connection pair = pair_of(SOCK_STREAM);
   const int on = 1;

@@ -1,5 +1,5 @@
-// The people behind user ids, as limits count them: ids of /etc/subuid are their owner's. Changes
-// of that file are read on another thread.
+// The people behind user ids, as limits count them: an id of /etc/subuid counts as its owner.
+// Another thread reads changes of that file.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,14 @@ namespace derate {
 
 class People {
  public:
-  // Reads the file, which is waited for this once.
+  // Reads the file on the calling thread, only this once.
   People() { ids_->renew(); }
 
-  // For any thread.
+  // Callable from any thread.
   PersonOf person() const {
     return [ids = ids_](uid_t uid) { return ids->person_of(uid); };
   }
-  // To be called often, by one thread: looks for changes each kEvery. Never waits.
+  // Looks for changes every kEvery. One thread calls it often. It never blocks.
   void look(Instant now) {
     if (now < next_) return;
     next_ = now + kEvery;

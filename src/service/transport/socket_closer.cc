@@ -16,13 +16,13 @@
 namespace derate {
 namespace {
 
-// A socket and the person that it counts for, from one table of descriptors to the other.
+// Sends a socket and its person to a thread with another table of descriptors.
 bool send_socket(int to, int socket, uid_t person) {
   return send_fd_message(to, std::as_bytes(std::span(&person, 1)), socket, MSG_DONTWAIT) ==
          sizeof person;
 }
 
-// Not valid: there will be no more.
+// Receives the next socket and its person. Invalid: no more sockets will come.
 UniqueFd receive_socket(int from, uid_t& person) {
   return receive_fd_message(from, std::as_writable_bytes(std::span(&person, 1)), 0).fd;
 }
@@ -48,16 +48,16 @@ struct SocketCloser::Shared {
   mutable std::mutex mutex;
   std::map<uid_t, Pile> piles;  // by person
   std::size_t all = 0, closing = 0, threads = 0;
-  std::future<bool> began;  // the last thread
-  UniqueFd to, from;        // to the threads, and what they have of it
+  std::future<bool> began;  // whether the last thread was started
+  UniqueFd to, from;        // connection to the threads: our end and theirs
 };
 
-// Of the last one that was begun it is not known at first whether there is such a thread.
+// Takes back the count of the last thread if it could not be started, which is known only later.
 void SocketCloser::Shared::count_threads() {
   if (is_ready(began) && !began.get()) --threads;
 }
 
-// Threads stay, as many as have ever closed at a time.
+// Starts a thread. Threads stay: there are as many as sockets were ever being closed at a time.
 bool SocketCloser::Shared::begin_thread(const std::shared_ptr<Shared>& self) {
   count_threads();
   if (began.valid()) return false;
@@ -66,8 +66,8 @@ bool SocketCloser::Shared::begin_thread(const std::shared_ptr<Shared>& self) {
   return true;
 }
 
-// Once this process has let go of it, a socket that was passed on is closed by nobody else. Without
-// a thread now it waits for the next call.
+// Passes waiting sockets to the threads. Once this process has let go of a socket, only the thread
+// closes it. If there is no thread now, the socket waits for the next call.
 void SocketCloser::Shared::pass_on(const std::shared_ptr<Shared>& self) {
   for (auto at = piles.begin(); at != piles.end(); ++at) {
     Pile& pile = at->second;
@@ -84,8 +84,8 @@ void SocketCloser::Shared::pass_on(const std::shared_ptr<Shared>& self) {
   }
 }
 
-// On a thread apart, whose only descriptor is `from`: nothing of this object that is one counts
-// here.
+// Runs on a thread whose only descriptor is `from_here`: no other descriptor of this object is
+// valid there.
 void SocketCloser::Shared::close_all(int from_here) {
   uid_t person = 0;
   for (UniqueFd socket = receive_socket(from_here, person); socket.valid();
@@ -117,8 +117,8 @@ SocketCloser::~SocketCloser() {
   if (shared_->began.valid()) shared_->began.wait();
   const std::lock_guard lock(shared_->mutex);
   shared_->pass_on(shared_);
-  // What waits hangs behind others of its person, whose threads share the piles: it ends with the
-  // process.
+  // Sockets that still wait are behind others of their person. The threads share the piles, and the
+  // end of the process closes these sockets.
   shared_->to = UniqueFd();
   shared_->from = UniqueFd();
 }

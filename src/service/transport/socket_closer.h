@@ -1,8 +1,8 @@
-// Closes the unix sockets of a process that serves. A message that nobody has read holds its files,
-// and whoever closes the socket closes those, so that the last close can take as long as a caller
-// likes; before Linux 6.10 it can be another socket's, as the kernel collects what has no owner in
-// whichever thread closes one. A kernel that can refuse messages with files prevents all of this:
-// there, sockets are closed at once.
+// Closes the unix sockets of a serving process. Unread messages hold files, and the thread that
+// closes the socket closes these files. So the last close can take as long as a caller likes.
+// Before Linux 6.10 it may even be another socket's: the kernel collects files without an owner in
+// any thread that closes a socket. If the kernel can refuse messages with files, sockets are closed
+// at once.
 #pragma once
 
 #include <sys/types.h>
@@ -17,13 +17,15 @@
 
 namespace derate {
 
-// One for all servers of a process, which count its sockets together; from any thread.
+// All servers of a process share one, which counts their sockets together. Callable from any
+// thread.
 class SocketCloser {
  public:
-  // Sockets that wait to be closed or are being closed: of a person, and of all. Beyond the first
-  // that person's callers are not served, beyond the second nobody's are taken.
+  // Limits of sockets that wait to be closed or are being closed, of a person and of all. Beyond
+  // kMostOfOne that person's callers are not served. Beyond kMost no callers are taken.
   static constexpr std::size_t kMostOfOne = 64, kMost = 1024;
-  // at_once: here and now. apart: by threads with no descriptor but what they close.
+  // at_once: in the calling thread. apart: in threads with no other descriptors than those they
+  // close.
   enum class Where { at_once, apart };
   using Close = std::function<void(UniqueFd socket)>;
 
@@ -31,20 +33,21 @@ class SocketCloser {
                         Close how = close_without_lingering);
   SocketCloser(const SocketCloser&) = delete;
   SocketCloser& operator=(const SocketCloser&) = delete;
-  ~SocketCloser();  // waits for nothing; what is stuck stays so
+  ~SocketCloser();  // does not wait; sockets that hang stay so
 
-  // Messages with files may be there: no thread of a server may close, nor take what has some.
+  // If messages may have files, no thread of a server may close a socket or take such a message.
   bool files_come() const { return where_ == Where::apart; }
-  // As ::recv() without flags; EPERM where files come with it.
+  // Like ::recv() without flags. Error EPERM: files came with the message.
   ssize_t receive(const UniqueFd& socket, std::span<char> buffer) const;
-  // Its peer notices at once. Whoever watched it (epoll) does so no more before that.
+  // The peer notices at once. Remove the socket from its epoll instance before.
   void close(UniqueFd socket, uid_t person);
-  // Passes on what has waited for others of its person, or for a thread. For each round of service.
+  // Passes on sockets that waited for others of their person, or for a thread. Call it in each
+  // round of service.
   void go_on();
 
   bool is_full(uid_t person) const;
   bool is_full() const;
-  // For all that may hang with what a person has sent.
+  // The count of all threads that may hang on what a person has sent.
   const std::shared_ptr<HangingThreads>& hanging() const;
 
  private:

@@ -44,7 +44,8 @@ TEST(SocketCloser, NobodyIsWaitedForByWayOfAFileInAQueue) {
   }));
 }
 
-// Whoever closes has nothing else open, whatever it waits for. What is open here is known before.
+// The closing thread has no other descriptor open. The descriptor that it looks for is opened
+// before.
 TEST(SocketCloser, ClosesApart) {
   const Connection other = pipe_of_two();
   std::atomic<int> seen = 0;
@@ -56,7 +57,8 @@ TEST(SocketCloser, ClosesApart) {
   EXPECT_EQ(seen, 1);
 }
 
-// Whose sockets hang (those of streams here) has few of the threads, and its own limit.
+// A person whose sockets hang (those of streams here) has few of the threads, and a limit of its
+// own.
 TEST(SocketCloser, SocketsThatHangAreTheirPersonsTrouble) {
   std::atomic<bool> answered = false;
   std::atomic<int> closed = 0, hang = 0;
@@ -92,7 +94,7 @@ TEST(SocketCloser, SocketsThatHangAreTheirPersonsTrouble) {
   }
 }
 
-// The peer does not wait for that.
+// The peer does not wait for the close.
 TEST(SocketCloser, ThePeerNoticesAtOnce) {
   std::atomic<bool> answered = false;
   SocketCloser closer(Where::apart, [&](const UniqueFd&) {

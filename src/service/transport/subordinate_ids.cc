@@ -16,7 +16,7 @@
 namespace derate {
 namespace {
 
-constexpr std::uint32_t kHighest = 0xfffffffe;  // the next is no user
+constexpr std::uint32_t kHighest = 0xfffffffe;  // (uid_t)-1 is no user
 
 struct Line {
   std::string user;
@@ -34,7 +34,7 @@ std::optional<Line> parse_line(std::string_view text) {
   return Line{std::string(words[0]), *first, last};
 }
 
-// What of the range no earlier one has.
+// Adds the part of the range that no earlier range has.
 void add(std::map<std::uint32_t, SubordinateRange>& all, SubordinateRange range) {
   auto at = all.upper_bound(range.first);
   if (at != all.begin() && std::prev(at)->second.last >= range.first) --at;
@@ -50,7 +50,7 @@ void add(std::map<std::uint32_t, SubordinateRange>& all, SubordinateRange range)
   for (const SubordinateRange& each : more) all.emplace(each.first, each);
 }
 
-// As container runtimes give them out: a pod or a container has the next kOfAUser ids.
+// Adds the parts that container runtimes give out: each pod or container has the next kOfAUser ids.
 void add_parts(std::map<std::uint32_t, SubordinateRange>& all, const Line& line) {
   for (std::uint64_t first = line.first; first <= line.last; first += kOfAUser) {
     const auto last = std::min<std::uint64_t>(line.last, first + kOfAUser - 1);
@@ -59,7 +59,7 @@ void add_parts(std::map<std::uint32_t, SubordinateRange>& all, const Line& line)
   }
 }
 
-// Empty: the file is there and cannot be read.
+// User ids by name. Empty: the file exists but cannot be read.
 std::optional<std::map<std::string, std::uint32_t>> users_of(const std::string& file) {
   std::map<std::string, std::uint32_t> out;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "re"),
@@ -70,7 +70,7 @@ std::optional<std::map<std::string, std::uint32_t>> users_of(const std::string& 
   return out;
 }
 
-// Another text after each change.
+// Returns another text after each change of the file.
 std::string look_of(const std::string& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) return "none";
@@ -118,7 +118,8 @@ void SubordinateIds::renew() {
   if (look == read_) return;
   const auto users = users_of(users_);
   const auto text = read_file(file_);
-  // For want of a descriptor, say: what was known stays, and the next look tries again.
+  // If a read fails, such as for want of a descriptor, the known ranges stay and the next call
+  // tries again.
   if ((!text.ok() && text.error().code != Errc::not_found) || !users) return;
   read_ = look;
   auto ranges = std::make_shared<const std::vector<SubordinateRange>>(subordinate_ranges(

@@ -1,5 +1,5 @@
-// The person that a user id stands for. /etc/subuid gives a user thousands of ids besides their
-// own, as rootless containers use them: limits count people, and all of these are one person.
+// The person that a user id stands for. /etc/subuid gives a user thousands of ids, which rootless
+// containers use. Limits count people, so all these ids are one person.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +21,34 @@ struct SubordinateRange {
   bool operator==(const SubordinateRange&) const = default;
 };
 
-// Of lines "USER:FIRST:COUNT" (subuid(5)), USER being a name or a number; ascending, none overlaps
-// another: of ids that two lines have, the first has them. Lines that are not understood are passed
-// over. Ranges of root's, of system users (below kFirstUser) and of names that `user` does not
-// know, and whatever is longer than kOfAUser, are of no single person: the kubelet, Podman, LXD and
-// Docker give each pod or container a part of theirs. Each kOfAUser ids of these are a person, by
-// their first id: what root gives to containers has not root's places.
+// Reads lines "USER:FIRST:COUNT" (subuid(5)); USER is a name or a number. The ranges ascend and do
+// not overlap: if two lines have an id, the first line counts. Invalid lines are skipped. Ranges of
+// root, of system users (below kFirstUser), of names that `user` does not know, and ranges longer
+// than kOfAUser belong to no single person. The kubelet, Podman, LXD and Docker give parts of such
+// ranges to pods and containers. Each kOfAUser ids of them are a person, named by their first id.
+// That person does not have root's places.
 inline constexpr std::uint32_t kFirstUser = 1000, kOfAUser = 65536;
 std::vector<SubordinateRange> subordinate_ranges(
     std::string_view text,
     const std::function<std::optional<std::uint32_t>(const std::string& name)>& user);
 
-// Who has that id in a range, else the user itself.
+// The person of the range that has the id. Without such a range, the user itself.
 std::uint32_t person_of(std::span<const SubordinateRange> ranges, std::uint32_t uid);
 
-// The ranges of this machine. Names are looked for in passwd(5) alone, as a directory server could
-// be away; ranges that come from elsewhere (subid in nsswitch.conf) are not known.
+// The ranges of this machine. Names are looked up in passwd(5) alone, as a directory server may be
+// down. Ranges from elsewhere (subid in nsswitch.conf) are not known.
 class SubordinateIds {
  public:
   explicit SubordinateIds(std::string file = "/etc/subuid", std::string users = "/etc/passwd");
 
-  // Reads the files where they have changed since. One thread at a time.
+  // Reads the files if they have changed. Only one thread may call it at a time.
   void renew();
-  // From any thread; never waits for the files.
+  // Callable from any thread; never waits for the files.
   std::uint32_t person_of(std::uint32_t uid) const;
 
  private:
   std::string file_, users_;
-  std::string read_;  // how the files looked
+  std::string read_;  // look_of() the files when last read
   mutable std::mutex mutex_;
   std::shared_ptr<const std::vector<SubordinateRange>> ranges_;
 };

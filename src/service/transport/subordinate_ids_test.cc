@@ -36,13 +36,13 @@ TEST(SubordinateIds, AreTheirOwner) {
            Case{"ann:100000:65536", 1000, 1000},
            Case{"1001:100000:65536", 100001, 1001},  // by number
            Case{"ann:100000:10\nann:200000:10", 200005, 1000},
-           Case{"ann:100000:10\nbob:100005:10", 100007, 1000},  // the first has it
+           Case{"ann:100000:10\nbob:100005:10", 100007, 1000},  // the first line counts
            Case{"ann:100000:10\nbob:100005:10", 100012, 1001},
            Case{"bob:100005:2\nann:100000:10", 100005, 1001},
            Case{"bob:100005:2\nann:100000:10", 100009, 1000},
-           Case{"root:100000:65536", 100077, 100000},   // none of root's places
-           Case{"carol:100000:65536", 165535, 100000},  // a name that passwd(5) has not
-           // What is given to pods and containers: each is a person.
+           Case{"root:100000:65536", 100077, 100000},   // does not share root's places
+           Case{"carol:100000:65536", 165535, 100000},  // the name is not in passwd(5)
+           // Parts of ranges for pods and containers: each part is a person.
            Case{"kubelet:65536:7208960", 65536, 65536},
            Case{"kubelet:65536:7208960", 131071, 65536},
            Case{"kubelet:65536:7208960", 131072, 131072},
@@ -55,10 +55,10 @@ TEST(SubordinateIds, AreTheirOwner) {
            Case{"root:100000:4294867295", 4294967294u, 4294936224u},
            Case{"ann:4294967290:100", 4294967294u, 1000},
            Case{"ann:4294967290:100", 4294967295u, 4294967295u},
-           // What is not understood is no range.
+           // Invalid lines give no range.
            Case{"ann:100000", 100000, 100000},
            Case{"ann:100000:0", 100000, 100000},
-           Case{"ann:0:100", 0, 0},  // root is root
+           Case{"ann:0:100", 0, 0},  // id 0 is always root
            Case{"ann:-5:100", 3, 3},
            Case{":100000:65536", 100000, 100000},
            Case{"# ann:1:2\n\nann:100000:65536", 100000, 1000},

@@ -1,4 +1,4 @@
-// Files for tests whose last close takes as long as somebody likes, and messages that carry them.
+// Test files whose last close takes as long as the test wants, and messages that carry them.
 #pragma once
 
 #include <dirent.h>
@@ -43,7 +43,7 @@ inline Connection pair_of(int type) {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-// Its close waits for the peer to take what was sent, up to ten minutes.
+// A connection whose close waits for the peer to take the sent bytes, up to ten minutes.
 inline Connection lingering() {
   UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -64,14 +64,14 @@ inline Connection lingering() {
   return out;
 }
 
-// A message whose file is the last reference to what was passed, if the caller keeps none.
+// Sends a message whose file is the last reference to the passed file, if the caller keeps none.
 inline void send_file(int to, int file, int flags = 0) {
   const char byte = 'x';
   CHECK(send_fd_message(to, std::as_bytes(std::span(&byte, 1)), file, flags) == 1);
 }
 
-// A file of a FUSE file system that answers no FLUSH, which every close() of it waits for, but
-// those of the thread that has made it. Only root can mount one.
+// A file of a FUSE file system that answers no FLUSH. So every close() of the file hangs, except on
+// the thread that made it. Only root can mount such a file system.
 class FuseFile {
  public:
   explicit FuseFile(const std::string& path) : path_(path) {
@@ -85,7 +85,7 @@ class FuseFile {
   }
   FuseFile(const FuseFile&) = delete;
   FuseFile& operator=(const FuseFile&) = delete;
-  // What hangs goes on, as with the end of the file system's process.
+  // Ends the closes that hang, as the end of the file system's process does.
   ~FuseFile() {
     if (!is_there_) return;
     ::umount2(path_.c_str(), MNT_DETACH);
@@ -95,7 +95,7 @@ class FuseFile {
 
   bool is_there() const { return is_there_; }
   UniqueFd open() const { return UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)); }
-  // The thread that hangs; 0: none does.
+  // The thread whose close() hangs; 0: none.
   pid_t hanging() const { return hanging_; }
 
  private:
@@ -151,7 +151,7 @@ class FuseFile {
   std::thread server_;
 };
 
-// What a thread of this process has open.
+// The number of descriptors that a thread of this process has open.
 inline std::size_t open_files_of(pid_t thread) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/fd";
   DIR* const folder = ::opendir(path.c_str());

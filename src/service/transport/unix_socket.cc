@@ -79,9 +79,9 @@ SharedHandle process_of(const UniqueFd& socket, const Peer& peer) {
   socklen_t size = sizeof fd;
   if (::getsockopt(socket.get(), SOL_SOCKET, kPeerPidfd, &fd, &size) == 0)
     return std::make_shared<const ProcessHandle>(UniqueFd(fd));
-  // It has gone (EINVAL before Linux 6.16), whoever has its number now.
+  // The process has exited (EINVAL before Linux 6.16). Another process may have its PID now.
   if (errno == ESRCH || errno == EINVAL) return std::make_shared<const ProcessHandle>(UniqueFd());
-  if (errno != ENOPROTOOPT) return nullptr;  // for want of a descriptor, say
+  if (errno != ENOPROTOOPT) return nullptr;  // such as for want of a descriptor
   return std::make_shared<const ProcessHandle>(ProcessHandle::open(peer.pid));
 }
 

@@ -18,16 +18,17 @@ namespace derate {
 // more is replaced. Errors: busy when somebody does, no_permission, io.
 Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog);
 
-// The next caller; not valid: errno says why. What its socket gets is read in the order in which it
-// was sent, out-of-band bytes too (receive_without_files()). Does not block, nor does its socket.
+// Accepts the next caller; if invalid, errno has the reason. Its socket is read in the order in
+// which bytes were sent, out-of-band bytes too (receive_without_files()). Neither this call nor the
+// socket blocks.
 UniqueFd accept_caller(const UniqueFd& listener);
 
 // Who connected, with the groups as they were then: asking the users' database could take as long
 // as it likes. Its connection has no number yet. Empty: not known, as for TCP.
 std::optional<Peer> peer_of(const UniqueFd& socket);
 
-// The process that connected, by the kernel (SO_PEERPIDFD, Linux 6.5), else by the number that it
-// had: of a process that lives now.
+// The process that connected, as the kernel names it (SO_PEERPIDFD, Linux 6.5). On older kernels,
+// the process that has its PID now.
 SharedHandle process_of(const UniqueFd& socket, const Peer& peer);
 
 // A socket that does not block. Errors: not_found when nobody listens, busy where as many callers

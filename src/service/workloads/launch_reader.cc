@@ -15,7 +15,7 @@ std::uint64_t launches_of(const std::vector<GpuLaunches>& gpus) {
 
 }  // namespace
 
-// False: there is none for that person.
+// False: there is no place for that person.
 bool LaunchReader::make_room(std::uint32_t person, Instant now) {
   const auto claim_of = [&](std::uint32_t of, Instant used) {
     return PlaceClaim{.person = of, .works = working_.contains(of), .used = used};
@@ -29,7 +29,7 @@ bool LaunchReader::make_room(std::uint32_t person, Instant now) {
   return place.granted;
 }
 
-// Without a handle another process is known by its start alone, which takes a look at /proc.
+// Without a handle, only the start time in /proc shows that the PID is another process's.
 bool LaunchReader::has_ended(const Process& process, bool looks_up) const {
   if (is_known(process.handle)) return process.handle->has_ended();
   return looks_up && start_ && process.started != 0 && start_(process.pid) != process.started;
@@ -59,7 +59,7 @@ void LaunchReader::read(Process& process, Instant now, std::optional<Instant> wi
                         LaunchNews& out) {
   const auto counts = process.page.read();
   if (!counts.ok()) {
-    process.counted = Instant::min();  // of another version: it goes with this reading
+    process.counted = Instant::min();  // of another version: this reading drops it
     return;
   }
   const std::uint64_t launches = launches_of(*counts);
@@ -157,7 +157,7 @@ void LaunchTracker::take(LaunchPage page, PageOwner from) {
   if (place.granted) arrived_.push_back({std::move(page), std::move(from)});
 }
 
-// If the handle shows that the process lives after its start was read, the start is its own.
+// If the handle shows that the process lives after the start was read, the start is that process's.
 void LaunchTracker::add(LaunchReader& reader, const LaunchReader::StartOf& start, Arrived arrived,
                         Instant now) {
   const auto started = start(arrived.from.pid);

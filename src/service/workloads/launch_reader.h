@@ -1,6 +1,6 @@
 // Reads what processes launch and reports how far each is (signal/launches.h). Reading a page may
-// wait for memory that was swapped out, and judging what a process writes there costs time that it
-// may choose: LaunchReader is for a thread next to the loop, LaunchTracker for the loop.
+// wait for memory that was swapped out, and the process may choose how long its evaluation takes.
+// So LaunchReader runs on another thread than the loop, and LaunchTracker on the loop's.
 #pragma once
 
 #include <sys/types.h>
@@ -36,14 +36,14 @@ struct ProcessLaunches : ProcessId {
 struct LaunchNews {
   std::vector<LaunchProgress> progress;
   std::vector<ProcessLaunches> rates;
-  std::vector<ProcessId> ended;  // processes whose page was dropped, as they have ended
+  std::vector<ProcessId> ended;  // processes that have ended and whose page was dropped
 };
 
-// A process that has handed over a page: the page is of use only as long as it lives, whoever else
-// has the memory and goes on counting there.
+// A process that has handed over a page. The page is of use only while that process lives, even if
+// another process has the memory and goes on counting there.
 struct PageOwner : ProcessId {
   SharedHandle handle = {};
-  std::uint32_t person = 0;  // whose share of the places it takes
+  std::uint32_t person = 0;  // the person whose share of the places it takes
 };
 
 class LaunchReader {
@@ -58,17 +58,17 @@ class LaunchReader {
   // again when it launches (progress/hand_over.c, each minute).
   static constexpr Duration kSilent = std::chrono::minutes(3);
 
-  // `start`: of the process that has a number now, in clock ticks since the boot; for processes
-  // without a handle, which are looked up with each window.
+  // `start` returns the start of the process that has a PID now, in clock ticks since the boot.
+  // Processes without a handle are looked up with each window.
   using StartOf = std::function<std::optional<std::uint64_t>(std::int64_t pid)>;
 
   LaunchReader() = default;
   explicit LaunchReader(StartOf start) : start_(std::move(start)) {}
 
-  // A process that sends the same page again goes on, another one takes its place. One that has
-  // ended gets none.
+  // If a process sends the same page again, counting goes on. Another page replaces the first. A
+  // process that has ended gets no place.
   void add(LaunchPage page, PageOwner from, Instant now);
-  // Who has a process on a GPU: their pages come first.
+  // The people who have a process on a GPU: their pages are read first.
   void set_working(std::set<std::uint32_t> people) { working_ = std::move(people); }
   // Of those whose window has ended; of as many processes as kReadFor lasts for.
   LaunchNews read(const std::function<Instant()>& clock);
@@ -85,7 +85,7 @@ class LaunchReader {
   bool make_room(std::uint32_t person, Instant now);
   bool has_ended(const Process& process, bool looks_up) const;
   void drop_ended(bool looks_up, LaunchNews& out);
-  // The processes of each person, those that were read longest ago first.
+  // The processes of each person, in the order of their last reading, the oldest first.
   std::map<std::uint32_t, std::deque<Process*>> by_person();
   void forget_windows();
   // `window_end`: of all rates; empty, their windows go on.
@@ -109,7 +109,7 @@ class LaunchTracker {
   LaunchTracker(std::function<Instant()> clock, LaunchReader::StartOf start,
                 BackgroundWorker::Where where);
 
-  // The start of its process is looked up on the reading thread.
+  // The reading thread looks up the start of the page's process.
   void take(LaunchPage page, PageOwner from);
   void set_working(std::set<std::uint32_t> people) { working_ = std::move(people); }
   // What has become known since; begins the next reading when that is due. Never waits.
@@ -125,7 +125,7 @@ class LaunchTracker {
 
   std::function<Instant()> clock_;
   LaunchReader::StartOf start_;
-  std::shared_ptr<LaunchReader> reader_;  // the thread's
+  std::shared_ptr<LaunchReader> reader_;  // used on the reading thread
   std::set<std::uint32_t> working_;
   std::vector<Arrived> arrived_;
   bool any_ = false;  // a page was ever handed over

@@ -42,14 +42,14 @@ class Launcher {
   LaunchCounts counts_;
 };
 
-// A process of which no handle is had.
+// A process without a handle.
 PageOwner owner(std::int64_t pid, std::uint32_t uid) {
   return {{.pid = pid, .uid = uid, .started = 5}, nullptr, uid};
 }
 
 struct Reading {
   Instant now{};
-  // Starts of processes that are not those that had handed over a page.
+  // By PID: the start of another process that has the PID of one that handed over a page.
   std::map<std::int64_t, std::uint64_t> others = {};
   LaunchReader reader{[this](std::int64_t pid) {
     const auto at = others.find(pid);
@@ -168,7 +168,7 @@ TEST(LaunchReader, OneUserTakesNoOthersPlace) {
   EXPECT_EQ(reading.reader.processes(), 1 + LaunchReader::kMostOfAUser);
 }
 
-// A child that sleeps until it is ended.
+// Starts a child that sleeps until it is killed.
 pid_t sleeper() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -178,7 +178,7 @@ pid_t sleeper() {
   return child;
 }
 
-// Whoever has the memory may go on counting there.
+// Another process that has the memory may go on counting there.
 TEST(LaunchReader, APageEndsWithTheProcessThatHandedItOver) {
   Reading reading;
   Launcher train;
@@ -283,7 +283,8 @@ TEST(LaunchTracker, PagesOfAUserThatWaitLeaveRoomForOthers) {
 
 class LaunchSocket : public testing::Test {
  protected:
-  // What has come after `patience`, at most: another thread reads the socket.
+  // The number of pages that have come. It waits at most `patience`, as another thread reads the
+  // socket.
   std::size_t serve(Duration patience = 10s) {
     std::size_t pages = 0;
     pollfd news{server_->fd(), POLLIN, 0};
@@ -321,7 +322,7 @@ TEST_F(LaunchSocket, WhatIsNoPageIsNeverOpenHere) {
     ASSERT_TRUE(hand_over_page(path_, no_page).ok());
   }
   ASSERT_TRUE(hand_over_page(path_, Launcher().file()).ok());
-  // The thread that has the first of them lets go of the socket, and another begins.
+  // The thread that has received the first file lets go of the socket, and another begins.
   std::size_t pages = 0;
   for (int tries = 0; tries < 10 && pages == 0; ++tries) pages += serve();
   EXPECT_EQ(pages, 1u);

@@ -38,8 +38,8 @@ class LaunchServer {
   LaunchServer& operator=(const LaunchServer&) = delete;
   ~LaunchServer();  // removes the socket
 
-  // Takes in what is there, without waiting. What is no page never comes into this process's table
-  // of descriptors (DatagramFilter).
+  // Takes in the messages that are there, without waiting. A file that is no page never enters this
+  // process's table of descriptors (DatagramFilter).
   void serve(const Handler& handler);
   // Can be read from (poll) when there is something to take in.
   int fd() const { return socket_.fd(); }

@@ -266,8 +266,8 @@ void WorkloadTracker::forget_unlisted() {
   });
 }
 
-// One that has ended takes with it what it reported, also while the driver still lists its number:
-// that may be another's next.
+// Forgets a process that has ended and its reports, even while the driver still lists its PID,
+// which another process may get next.
 void WorkloadTracker::forget(std::map<std::int64_t, Known>::iterator ended) {
   registry_.forget(ended->second.facts);
   std::erase_if(rates_, [&](const ProcessLaunches& each) {
@@ -284,12 +284,12 @@ void WorkloadTracker::forget_ended() {
   }
 }
 
-// What the kernel knows of each is read once: as long as its handle has not ended it is the same,
-// and its environment is that of its start. One without a handle is known by its start.
+// Reads the kernel's facts of each listed process once. While its handle has not ended, the process
+// and the environment of its start are the same. A process without a handle is known by its start.
 void WorkloadTracker::ask_listed() {
   collect_listed();
   if (listed_.valid()) return;
-  // And the start that it had; empty: it is new.
+  // By PID: the start that is known; empty: the process is new.
   std::map<std::int64_t, std::optional<std::uint64_t>> wanted;
   for (const std::int64_t pid : listed_pids()) {
     const auto known = known_.find(pid);
@@ -306,7 +306,7 @@ void WorkloadTracker::ask_listed() {
     std::vector<NewlyListed> out;
     for (const auto& [pid, before] : wanted) {
       if (before && readers.start(pid).value_or(*before) == *before) continue;
-      // The handle first: if it has not ended afterwards, the facts are those of its process.
+      // Opens the handle first: if it has not ended afterwards, the facts are those of its process.
       const bool may_hold = held + out.size() < kMostHeld;
       auto handle =
           std::make_shared<const ProcessHandle>(may_hold ? readers.hold(pid) : ProcessHandle());
@@ -410,7 +410,7 @@ void WorkloadTracker::take_announcements() {
 const LaunchRate* WorkloadTracker::launches_of(const ProcessId& process,
                                                const std::string& gpu) const {
   for (const ProcessLaunches& each : rates_) {
-    const bool one_user = each.uid == 0u || each.uid == process.uid;  // root may have become a user
+    const bool one_user = each.uid == 0u || each.uid == process.uid;  // root may call setuid()
     if (is_same_process(each, process) && one_user && each.gpu == gpu) return &each.rate;
   }
   return nullptr;
@@ -457,7 +457,7 @@ std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gp
 
 namespace {
 
-// The process with that number, or one below it.
+// Whether it is the process with that PID, or a descendant of it.
 bool is_below(const GpuProcessTenant& tenant, std::int64_t pid) {
   const auto& above = tenant.process.ancestors;
   return tenant.process.pid == pid ||
@@ -465,15 +465,15 @@ bool is_below(const GpuProcessTenant& tenant, std::int64_t pid) {
                      [&](const Ancestor& each) { return each.pid == pid; });
 }
 
-// Helpers of the system are nobody's work: what of root only draws (an X server), and root's server
-// of MPS, if its clients are listed, too. docs/tenants.md has the rule.
+// Helpers of the system work for no user: root's processes that only draw (an X server), and root's
+// MPS server if its clients are listed. docs/tenants.md has the rule.
 bool is_helper(const GpuProcessTenant& tenant, const GpuTenants& gpu) {
   if (tenant.process.uid != 0u) return false;
   const bool serves = tenant.process.name.starts_with("nvidia-cuda-mps");
   return !tenant.computes || (serves && gpu.lists_mps_clients);
 }
 
-// For whom it works; a subordinate id (a rootless container's user) stands for its owner.
+// The user for whom it works. A subordinate id (a rootless container's user) counts as its owner.
 std::optional<std::uint32_t> user_of(const ProcessFacts& process, const PersonOf& person) {
   const auto uid = process.works_for ? process.works_for : process.uid;
   return uid ? std::optional(person(*uid)) : std::nullopt;
@@ -566,7 +566,7 @@ void add_users(const GpuTenants& gpu, const PersonOf& person, GpuUsers& out) {
     else
       out.unknown = true;
   }
-  // A server of MPS without a client that is listed may work for anybody.
+  // An MPS server without a listed client may work for any user.
   if (computing_helper && !works) out.uids.insert(0);
 }
 

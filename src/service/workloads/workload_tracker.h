@@ -45,7 +45,7 @@ class WorkloadTracker {
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     Log log = {};
-    // Whose share of the places a user takes, and as whom its processes count
+    // The person whose share of the places a user takes and as whom its processes count
     // (service/transport/subordinate_ids.h).
     PersonOf person = [](std::uint32_t uid) { return uid; };
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
@@ -58,7 +58,7 @@ class WorkloadTracker {
   static constexpr std::size_t kMostWords = 64;
   static constexpr Duration kWordPatience = std::chrono::seconds(5);
   static constexpr int kMostStuck = 8;
-  // Processes on GPUs that are held by a descriptor; others are looked up at each list.
+  // Limit of processes on GPUs that are held by a descriptor; others are looked up at each list.
   static constexpr std::size_t kMostHeld = 1024;
   // A user who could not be looked up is tried again.
   static constexpr Duration kUsersAgain = std::chrono::minutes(1);
@@ -100,11 +100,11 @@ class WorkloadTracker {
   bool command_works_on(const std::string& gpu) const {
     return command_ != 0 && works_below(gpu, command_);
   }
-  // Whether a process works there that is not the command's: it is not below it, and of another
-  // user or begun before it. What a daemon starts for a command (a container, a Slurm task) is the
-  // command's by that. Processes of which nothing is known do not count.
+  // Whether a process works there that is not the command's: it is no descendant, and it has
+  // another user or began before the command. So a process that a daemon starts for a command (a
+  // container, a Slurm task) is the command's. Unknown processes do not count.
   bool others_work_on(const std::string& gpu, const ProcessId& command) const;
-  // That process of that user, which is there now.
+  // The process with that PID and user, with the start of the process that has the PID now.
   ProcessId begun_by(std::int64_t pid, std::uint32_t uid) const;
   // Whose processes work on the GPU with that UUID, as they were last listed.
   GpuUsers users_of(const std::string& gpu) const;
@@ -114,8 +114,8 @@ class WorkloadTracker {
 
   // What works on each GPU, in their order, as it was last listed.
   std::span<const GpuTenants> tenants() const { return tenants_; }
-  // What that process launches on the GPU of that UUID, of the last seconds; null: not known. What
-  // another process or user has counted that had the number is not its own.
+  // The launches of that process on the GPU of that UUID in the last seconds; null: not known.
+  // Counts of another process or user that had the PID are left out.
   const LaunchRate* launches_of(const ProcessId& process, const std::string& gpu) const;
   // The batch job that a listed process is said to be of; empty: nobody said.
   SaidJob job_of(std::int64_t pid) const;

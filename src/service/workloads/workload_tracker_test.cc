@@ -70,7 +70,7 @@ TEST(Sources, AListThatWasBegunOfAnotherIsNotWaitedFor) {
   EXPECT_EQ(source.polls, 0);
 }
 
-// A GPU on which these work, as it was last listed.
+// A GPU on which these processes work, as it was last listed.
 struct ListedGpu {
   FakeClock clock;
   LazySource source;
@@ -132,9 +132,9 @@ TEST(UsersOfAGpu, HelpersOfTheSystemAreNoOtherUser) {
       {10, of_user(1000)}, {11, of_user(0)}, {12, of_user(0)}};
   EXPECT_EQ(users_of({work, display, mps}, facts).uids, Uids{1000});
   EXPECT_EQ(users_of({display}, facts).uids, Uids{});
-  // Its clients are not shown: it may work for anybody.
+  // No client of the MPS server is listed, so it may work for any user.
   EXPECT_EQ(users_of({mps}, facts).uids, Uids{0});
-  // Of another user neither is a helper, and root's work is root's.
+  // Processes of another user are no helpers, and root's work counts as root's.
   EXPECT_EQ(users_of({work, display}, {{10, of_user(1000)}, {11, of_user(1001)}}).uids,
             (Uids{1000, 1001}));
   EXPECT_EQ(users_of({work, mps}, {{10, of_user(1000)}, {12, of_user(1001)}}).uids,
@@ -142,8 +142,8 @@ TEST(UsersOfAGpu, HelpersOfTheSystemAreNoOtherUser) {
   EXPECT_EQ(users_of({work}, {{10, of_user(0)}}).uids, Uids{0});
 }
 
-// Before Volta the driver lists no client of a server of MPS: that can be at work for anybody,
-// whoever else is there.
+// Before Volta the driver lists no client of an MPS server. So the server may work for any user,
+// even if other processes are listed.
 TEST(UsersOfAGpu, AServerOfMpsWhoseClientsAreNotListedIsNoHelper) {
   const GpuProcess work{.pid = 10, .name = "train"};
   const GpuProcess mps{.pid = 12, .name = "nvidia-cuda-mps-server"};
@@ -161,7 +161,8 @@ TEST(UsersOfAGpu, SubordinateIdsCountAsTheirOwner) {
             (std::set<std::uint32_t>{1000}));
 }
 
-// What a daemon starts for a command, a container or a Slurm task, is not below the command.
+// A process that a daemon starts for a command, as for a container or a Slurm task, is no
+// descendant.
 TEST(UsersOfAGpu, OthersAreOfAnotherUserOrBeganBeforeTheCommand) {
   const ProcessId command{.pid = 5, .uid = 1000, .started = 50};
   const auto others = [&](ProcessFacts facts, std::uint64_t started, bool computes = true) {
@@ -180,7 +181,7 @@ TEST(UsersOfAGpu, OthersAreOfAnotherUserOrBeganBeforeTheCommand) {
   below.ancestors = {5};
   EXPECT_FALSE(others(below, 40));
   const ListedGpu gpu({{.pid = 10, .name = "train"}}, {{10, of_user(1000)}});
-  EXPECT_TRUE(gpu.tracker->others_work_on(gpu.uuid(), {5, 1000, 0}));  // not known since when
+  EXPECT_TRUE(gpu.tracker->others_work_on(gpu.uuid(), {5, 1000, 0}));  // its start is not known
   EXPECT_FALSE(gpu.tracker->others_work_on("GPU-other", command));
 }
 
@@ -189,8 +190,8 @@ TEST(UsersOfAGpu, RootInAUsersControlGroupWorksForThatUser) {
             (std::set<std::uint32_t>{1000}));
 }
 
-// Its handle shows that it has ended, while the driver still lists its number: whatever is known of
-// that is another's by now.
+// The handle shows that the process has ended while the driver still lists its PID. Its facts are
+// dropped, as the PID may be another process's by now.
 TEST(UsersOfAGpu, EndWithTheirProcess) {
   const pid_t child = ::fork();
   if (child == 0) {
