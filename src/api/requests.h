@@ -333,14 +333,13 @@ struct SavingView {
   double time_seconds = 0, time_at_highest_seconds = 0, time_sd_seconds = 0;
   bool operator==(const SavingView&) const = default;
 };
-// How the energy counter and the power readings compare.
+// How much the energy counter and the power readings differ.
 struct MeterView {
   double counter_still_seconds = 0;
   std::optional<double> integrated_to_counter_ratio;
   bool operator==(const MeterView&) const = default;
 };
-// What a run came to on one GPU so far.
-// Rounds of the loop under a run; the error is that of its failed reads and writes.
+// Rounds of the loop under a run. The error is the last one of a failed read or write.
 struct RunRoundsView {
   int ticks = 0, failed_reads = 0, clock_changes = 0, failed_writes = 0;
   std::string last_error;

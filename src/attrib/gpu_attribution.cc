@@ -56,10 +56,10 @@ Json tenant_json(const TenantEnergy& energy, Duration length, const TenantLabels
   return out;
 }
 
-// Where nothing says which process worked, each had between nothing and all of what the tenants
-// drew: equal parts are an assumption.
+// If no sample shows which process worked, each may have drawn nothing or all of the tenants'
+// power. The equal split is an assumption.
 void doubt(const AttribTick& tick, PowerEstimate& estimate) {
-  constexpr double kSigmas = 1.64;  // that an interval has on each side (90 %)
+  constexpr double kSigmas = 1.64;  // half the width of a 90 % interval
   const auto here = [](const TenantTick& tenant) { return tenant.context; };
   const auto count = std::count_if(tick.tenants.begin(), tick.tenants.end(), here);
   const double rest = board_watts(tick).value_or(0) - estimate.base.value() -
@@ -130,7 +130,7 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   source_.watch(before);
   auto tick = source_.next(now, keys);
   if (!tick) return nullptr;
-  // A method learns nothing of a tick whose energy is nobody's that it knows.
+  // A method does not learn from a tick whose energy cannot be assigned to a process.
   AttribTick seen = tick->tick;
   if (seen.unsampled) seen.energy_mj.reset();
   PowerEstimate estimate = method_->step(seen);

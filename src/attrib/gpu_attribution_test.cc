@@ -11,7 +11,7 @@ struct Shared {
                      *attribution_rules("", "unallocated")};
   int second = 0;
 
-  // A second of a busy board with two processes of these utilisations.
+  // One second of a busy board with two processes of these utilisations.
   const GpuAttribution::Taken* take(std::optional<Fraction> a, std::optional<Fraction> b) {
     Tenancy now;
     now.board.time = Instant{} + std::chrono::seconds(++second);
@@ -24,7 +24,7 @@ struct Shared {
 };
 
 bool spans_all(const Split& split) {
-  constexpr double kSigmas = 1.64;  // of the interval that is shown
+  constexpr double kSigmas = 1.64;  // half the width of the 90 % interval that is shown
   std::int64_t all = 0;
   for (const TenantEnergy& tenant : split.tenants) all += tenant.dynamic_mj;
   for (const TenantEnergy& tenant : split.tenants) {
@@ -35,7 +35,8 @@ bool spans_all(const Split& split) {
   return all > 0;
 }
 
-// List in the container's PIDs, samples in the machine's: nobody has a sample.
+// The list has the container's PIDs and the samples have the machine's: no listed process has a
+// sample.
 TEST(GpuAttribution, WithoutASampleTheSplitIsNotKnown) {
   for (const auto& none : {std::optional<Fraction>(), std::optional(Fraction(0))}) {
     Shared shared;
@@ -49,12 +50,12 @@ TEST(GpuAttribution, WithoutASampleTheSplitIsNotKnown) {
     EXPECT_NE(picture.reason.find("the split is not known"), std::string::npos) << picture.reason;
     for (const auto& tenant : picture.tenants) {
       EXPECT_EQ(tenant.newest.prior_share, Fraction(1));
-      EXPECT_GT(tenant.sums.prior_mj, 0);  // the bill says how much is assumption
+      EXPECT_GT(tenant.sums.prior_mj, 0);  // the bill shows how much is assumed
     }
   }
 }
 
-// Nothing false was learned of it: the split is as sure as before once samples come again.
+// The method learned nothing false: once samples come again, the split is as certain as before.
 TEST(GpuAttribution, WhatIsNotKnownIsNotLearnedFrom) {
   Shared shared;
   for (int i = 0; i < 60; ++i) shared.take(Fraction(0.3), Fraction(0.6));

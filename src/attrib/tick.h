@@ -47,7 +47,7 @@ struct AttribTick {
   Fraction capped{0};  // the part of it in which the power limit held the clock down
   Activity board;      // of the whole GPU
   std::vector<TenantTick> tenants;
-  // The GPU works for several processes, and nothing says for which: the split is not known.
+  // The GPU works for several processes, and the driver has no samples: the split is not known.
   bool unsampled = false;
 };
 

@@ -30,8 +30,8 @@ constexpr const char* kIssues[kTickIssues] = {
 
 // A counter moves in steps of 0.1 s on all that we know: assumed never above 1 s.
 constexpr Duration kCounterStep = std::chrono::seconds(1);
-// As long as counter and power are compared, and by how much they may differ (telemetry has both,
-// too: power readings of 5 s and more are off by up to 4.9 %, docs/sensors.md).
+// The time over which counter and power are compared, and the difference that is allowed (as in
+// telemetry: power readings of 5 s and more are off by up to 4.9 %, docs/sensors.md).
 constexpr Duration kCompared = std::chrono::seconds(60);
 constexpr double kMostDifference = 0.10;
 // What MIG has divided every GPU into so far: for a driver that does not tell.
@@ -155,8 +155,8 @@ std::vector<TenantTick> tenants_of(const Tenancy& now, const TenantKeys& keys, b
   return out;
 }
 
-// Whether nothing says which of several processes works. A GPU that is busy for half of the time
-// has samples of somebody; where there are none, that is missing evidence, and no equal use.
+// Returns whether no sample shows which of several processes works. A GPU that is busy for half of
+// the time has samples; if there are none, evidence is missing, and the use is not equal.
 bool is_unsampled(const Tenancy& now, bool has_utilisation) {
   constexpr Fraction kWorks{0.5};
   if (now.mig || now.processes.size() < 2) return false;
@@ -197,7 +197,7 @@ std::string SourcedTick::reason() const {
   return out;
 }
 
-// Power times time, in millijoules; empty where power is not known at both ends.
+// Returns power times time in mJ; empty if the power at either end is not known.
 std::optional<double> TickSource::integrate(const Sample& board, Duration length,
                                             IssueCounts& issues) {
   const auto now = power_of(board, issues);
@@ -214,7 +214,7 @@ std::optional<double> TickSource::integrate(const Sample& board, Duration length
   return (*before + *now).value() / 2 * seconds(length) * 1000;
 }
 
-// The same as whole millijoules, in place of the counter, with what no tick has had yet.
+// The same in whole mJ, in place of the counter, plus the energy that no tick has received yet.
 std::optional<std::int64_t> TickSource::stood_in(const Readings& now, IssueCounts& issues) {
   if (!now.power_mj) return std::nullopt;
   count(issues, TickIssue::by_power);
@@ -225,7 +225,7 @@ std::optional<std::int64_t> TickSource::stood_in(const Readings& now, IssueCount
   return static_cast<std::int64_t>(whole);
 }
 
-// The power of a tick in which the counter has not moved is of its next step.
+// If the counter has not moved in a tick, the tick's power belongs to the counter's next step.
 void TickSource::hold_power(const Readings& now) {
   counter_.unmoved += now.length;
   if (!now.power_mj || !counter_.unmoved_mj)
@@ -252,14 +252,14 @@ void TickSource::compare(const Readings& now, std::int64_t counted_mj, IssueCoun
   if (counter_.differs) count(issues, TickIssue::counter_differs);
 }
 
-// Until a counter counts again there is nothing to compare, and nothing was paid ahead.
+// Without a counter reading there is nothing to compare and no energy counted ahead.
 void TickSource::forget_step() {
   counter_.ahead_mj = 0;
   counter_.unmoved_mj = 0;
   counter_.unmoved = Duration::zero();
 }
 
-// By the counter, which has moved since `counter_.mj`, less what power said of it beforehand.
+// Returns the energy by the counter since `counter_.mj`, less the energy that power counted ahead.
 std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts& issues) {
   const auto before = std::exchange(counter_.mj, now.counter_mj);
   const std::int64_t ahead = counter_.ahead_mj;
@@ -276,13 +276,13 @@ std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts
     return stood_in(now, issues);
   }
   compare(now, difference, issues);
-  counter_.unpaid_mj = 0;  // the step has it
+  counter_.unpaid_mj = 0;  // the counter's step includes it
   const auto debt = std::max<std::int64_t>(0, ahead - difference);
   counter_.ahead_mj = std::min<std::int64_t>(debt, std::llround(counter_.most_ahead_mj));
   return std::max<std::int64_t>(0, difference - ahead);
 }
 
-// Steps of up to kCounterStep are waited for; after that power says what the next one will.
+// Waits up to kCounterStep for the counter's step. After that, power estimates the next step.
 std::int64_t TickSource::unmoved(const Readings& now, IssueCounts& issues) {
   hold_power(now);
   if (now.time - counter_.watch.moved() < kCounterStep) {

@@ -1,6 +1,6 @@
 // Source of attribution's ticks, made of successive readings of a GPU's tenancy: energy steps,
-// cleaned counters, and the tenants that were there. No reading of a sensor can make an energy
-// negative, or lose one without a trace.
+// cleaned counters and the tenants present. No sensor reading makes an energy negative, and lost
+// energy is always reported.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ enum class TickIssue : std::uint8_t {
   counter_began,    // its first reading, or the first after it was missing
   counter_back,     // it went back: the driver was loaded anew, or it wrapped
   counter_jump,     // it went further than a board can draw
-  counter_still,    // it did not move for seconds: power stands in
-  counter_differs,  // it and the power readings differ by more than their errors
+  counter_still,    // the counter did not move for seconds: power stands in
+  counter_differs,  // the counter and the power readings differ by more than their errors
   power_missing,    // no counter, and no power either
   long_gap,         // no counter, and too long without a reading to integrate the power
   by_power,         // no counter: power times time
@@ -40,7 +40,7 @@ enum class TickIssue : std::uint8_t {
   named_twice,      // two tenants of one key: the first counts
   tenant_ended,     // one of the reading before is gone: its last part is borne by the others
   time_back,        // a reading that is not later than the one before: left out
-  unsampled,        // the GPU works, and the driver does not say for whom: the split is not known
+  unsampled,        // the GPU works, and the driver lists no samples: the split is not known
 };
 inline constexpr std::size_t kTickIssues = 16;
 const char* to_string(TickIssue issue);
@@ -85,24 +85,24 @@ class TickSource {
   const IssueCounts& issues() const { return all_; }
 
  private:
-  // Power times time: since when it is known, in whole millijoules.
+  // Power times time in whole mJ, from the last known power reading.
   struct Integral {
     std::optional<Watts> power;
-    double remainder_mj = 0;  // below a millijoule
+    double remainder_mj = 0;  // less than 1 mJ
   };
   // The energy counter, read each tick.
   struct Counter {
-    bool seen = false;               // one was, ever
+    bool seen = false;               // any reading so far
     std::optional<std::int64_t> mj;  // the newest reading to measure from
     CounterWatch watch;
-    std::int64_t ahead_mj = 0;  // by power, of a step that is yet to be seen
-    // Since it last moved, by power: all of it, how long, and what of it no tick has had yet.
-    // Empty: power was missing.
+    std::int64_t ahead_mj = 0;  // counted by power, to be taken off the next step
+    // Energy by power since the counter last moved, the time, and the part that no tick has
+    // received. Empty: power was missing.
     std::optional<double> unmoved_mj = 0;
     Duration unmoved{};
     double unpaid_mj = 0;
-    double most_ahead_mj = 0;  // what power comes to while a counter may stand still
-    // The newest stretch in which it is compared with the power.
+    double most_ahead_mj = 0;  // energy by power while a counter may stand still
+    // The current interval in which the counter is compared with the power.
     double checked_mj = 0, checked_power_mj = 0;
     Duration checked{};
     bool differs = false;

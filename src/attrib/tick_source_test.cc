@@ -175,7 +175,7 @@ bool has_issue(const std::optional<SourcedTick>& tick, TickIssue issue) {
   return tick && tick->issues[static_cast<std::size_t>(issue)] > 0;
 }
 
-// Tenants of a board that draws 700 W do not use 0 J.
+// The tenants of a board that draws 700 W do not use 0 J.
 TEST(TickSource, ACounterThatStandsStillIsMissing) {
   TickSource source;
   std::int64_t sum = 0;
@@ -184,7 +184,7 @@ TEST(TickSource, ACounterThatStandsStillIsMissing) {
     if ((tick = source.next(drawing(s, 700, 5000), {}))) sum += tick->tick.energy_mj.value_or(0);
   EXPECT_EQ(sum, 30 * 700'000);
   EXPECT_TRUE(has_issue(tick, TickIssue::counter_still) && has_issue(tick, TickIssue::by_power));
-  // It goes on from there: the first step is by power, then it counts.
+  // The counter moves again: the first step is by power, the next ones by the counter.
   for (int s = 31; s <= 40; ++s)
     if ((tick = source.next(drawing(s, 700, 5000 + 700 * (s - 30)), {})))
       sum += tick->tick.energy_mj.value_or(0);
@@ -192,7 +192,7 @@ TEST(TickSource, ACounterThatStandsStillIsMissing) {
   EXPECT_FALSE(has_issue(tick, TickIssue::by_power));
 }
 
-// A counter that is a second late is not counted twice.
+// Energy in a step of the counter that comes a second late is counted once.
 TEST(TickSource, WhatPowerSaidBeforehandIsTakenOffTheCounter) {
   TickSource source;
   std::int64_t sum = 0;
@@ -203,7 +203,7 @@ TEST(TickSource, WhatPowerSaidBeforehandIsTakenOffTheCounter) {
   EXPECT_EQ(sum, 4'200'000);
 }
 
-// A sound counter that steps every 2 s is not one that differs.
+// A sound counter with steps of 2 s does not differ from the power.
 TEST(TickSource, ALateCounterIsComparedOverItsWholeSteps) {
   TickSource source;
   std::int64_t sum = 0;
@@ -216,22 +216,22 @@ TEST(TickSource, ALateCounterIsComparedOverItsWholeSteps) {
   EXPECT_EQ(sum, 130 * 700'000);
 }
 
-// However often it is read: what is drawn before a counter that stops is known to stand still is
-// billed, too.
+// At any reading interval, the energy drawn before a stopped counter is known to stand still is
+// billed.
 TEST(TickSource, NothingOfAStopIsLostBetweenTheReadings) {
   for (const double every_s : {0.2, 0.3, 0.7, 1.0, 1.3, 2.0}) {
     TickSource source;
     double sum = 0, end = 0;
     for (int i = 0; i * every_s <= 60; ++i) {
       end = i * every_s;
-      // It counts for 10 s, and from 40 s on.
+      // The counter counts for 10 s, and again from 40 s on.
       const double counted = 700 * (std::min(end, 10.0) + std::max(0.0, end - 40));
       if (const auto tick = source.next(drawing(end, 700, counted), {}))
         sum += static_cast<double>(tick->tick.energy_mj.value_or(0)) / 1000;
     }
     EXPECT_NEAR(sum, 700 * end, 700 * every_s) << every_s;
   }
-  TickSource source;  // steps of 5 s
+  TickSource source;  // the counter steps every 5 s
   double sum = 0;
   for (int i = 0; i <= 300; ++i)
     if (const auto tick = source.next(drawing(0.2 * i, 700, 3500.0 * (i / 25)), {}))
@@ -239,7 +239,7 @@ TEST(TickSource, NothingOfAStopIsLostBetweenTheReadings) {
   EXPECT_NEAR(sum, 700 * 60, 0.02 * 700 * 60);
 }
 
-// What a counter that shows a tenth has not shown is no debt of later work for ever.
+// A counter that shows a tenth of the energy does not reduce the bill of later work forever.
 TEST(TickSource, PowerIsNotAheadOfTheCounterForLongerThanItMayStandStill) {
   TickSource source;
   std::int64_t later = 0;
@@ -249,7 +249,7 @@ TEST(TickSource, PowerIsNotAheadOfTheCounterForLongerThanItMayStandStill) {
     const auto tick = source.next(drawing(s, 700, counted), {});
     if (s > 3600) later += tick->tick.energy_mj.value_or(0);
   }
-  EXPECT_GE(later, 26 * 700'000);  // 3 s of power at most are owed
+  EXPECT_GE(later, 26 * 700'000);  // at most 3 s of power are taken off
 }
 
 TEST(TickSource, PowerStandsInWhereTheCounterCannotTell) {
@@ -269,7 +269,7 @@ TEST(TickSource, ACounterThatDiffersFromThePowerIsReported) {
   EXPECT_EQ(tick->tick.energy_mj, 57'000);
 }
 
-// No sample of anybody while the GPU works is missing evidence, and no equal use.
+// If the GPU works and no process has a sample, evidence is missing, and the use is not equal.
 TEST(TickSource, AnUnsampledTickIsOneOfSeveralProcessesOnABusyGpu) {
   TickSource source;
   source.next(reading(0, 0), {});

@@ -1,6 +1,6 @@
-// Methods that learn beforehand, from runs where only one job used the GPU: what is published to
-// compare with, and the bound that nobody can pass. Formulas and sources:
-// docs/attribute-methods.md. The caller has the runs, and makes the method with them.
+// Methods that learn beforehand, from runs where only one job used the GPU: published methods for
+// comparison, and an upper bound. Formulas and sources: docs/attribute-methods.md. The caller
+// supplies the runs and creates the method with them.
 #pragma once
 
 #include <functional>

@@ -19,11 +19,11 @@ namespace {
 #ifdef SYS_close_range
 constexpr long kCloseRange = SYS_close_range;
 #else
-constexpr long kCloseRange = 436;  // of all architectures; Linux 5.9
+constexpr long kCloseRange = 436;  // Linux 5.9, all architectures
 #endif
-constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE: what is closed is not copied before
+constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE: copies no descriptor that is closed
 
-// The table of this thread alone, with what lies above `last` closed.
+// Gives this thread its own descriptor table, with the descriptors above `last` closed.
 bool have_own_table(int last) {
   if (::syscall(kCloseRange, static_cast<unsigned>(last) + 1, ~0u, kUnshare) == 0) return true;
   if (::unshare(CLONE_FILES) != 0) return false;

@@ -1,6 +1,6 @@
-// A thread with a table of descriptors of its own. A file that hangs as it is closed keeps the
-// table of its thread for as long as it hangs, whatever kills the process: this one has no lease,
-// no socket that listens and nothing else of the process.
+// A thread with its own table of descriptors. A file that hangs while it is closed keeps its
+// thread's table alive, even if the process is killed. This table contains no lease, no listening
+// socket and nothing else of the process.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace derate {
 
-// `work` runs on a thread that nobody waits for, which has the descriptors `kept` by the same
-// numbers, and no others. Signals are for other threads. Once that is true, so is the future, and
-// the caller may close its own. False: there is no such thread, and `work` does not run.
+// Runs `work` on a detached thread that has only the descriptors `kept`, with the same numbers, and
+// blocks all signals. The future is true once the thread has its own table: the caller may then
+// close its own. False: the thread could not be set up, and `work` does not run.
 std::future<bool> start_apart(std::vector<int> kept, std::function<void()> work);
 
 }  // namespace derate

@@ -40,7 +40,7 @@ TEST(ApartThread, HasWhatIsKeptAndNothingElse) {
   EXPECT_TRUE(has_open(last.write.get()));
 }
 
-// What is closed here is closed, although the thread goes on; what it has it keeps.
+// The test closes its descriptors while the thread runs; the thread keeps its own.
 TEST(ApartThread, KeepsNothingOpenForOthers) {
   TwoEnds other = two_ends(), kept = two_ends(), stop = two_ends();
   auto begun = start_apart({kept.write.get(), stop.read.get()},

@@ -9,7 +9,8 @@
 
 namespace derate {
 
-// A thread inherits the mask. Where there is none (std::system_error), the caller's is as before.
+// The new thread inherits the mask. If it cannot start (std::system_error), the caller's is
+// restored.
 void start_thread(std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);

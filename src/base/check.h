@@ -1,7 +1,7 @@
 // CHECK(condition), an assertion of the programmer's assumptions; it stays on in release builds. A
 // broken assumption ends the process, because going on would put a GPU's settings in the hands of a
-// wrong program. The line about it is left out where it would have to wait: others act on this
-// process's end.
+// wrong program. The message is dropped if writing it would block: the guard and others react to
+// the process's end.
 #pragma once
 
 #include <cstdio>

@@ -91,9 +91,9 @@ class Log {
   std::shared_ptr<State> state_;
 };
 
-// On standard error, "PROGRAM: TEXT name=value": of the fields those that the text does not say.
-// Waits for nobody who reads it (base/write_now.h): lines that cannot be written now are left out
-// and counted.
+// Writes to standard error: "PROGRAM: TEXT name=value", with the fields that the text does not
+// contain. Never blocks (base/write_now.h): lines that cannot be written at once are dropped and
+// counted.
 LogWriter stderr_writer(std::string program);
 
 // The log of a program: to journald where `journald` is given and standard error is the journal,
@@ -103,8 +103,8 @@ LogWriter stderr_writer(std::string program);
 using JournaldWriter = std::function<bool(const LogRecord&)>;
 Log program_log(const std::string& program, JournaldWriter journald = {});
 
-// A line on standard error where there is no Log: "PROGRAM: TEXT", cleaned in the same way; left
-// out where it would have to wait.
+// Writes "PROGRAM: TEXT" to standard error if there is no Log, cleaned in the same way. The line is
+// dropped if writing it would block.
 void print_line(std::string_view program, std::string_view text);
 
 }  // namespace derate

@@ -12,10 +12,9 @@
 
 namespace derate {
 
-// The body's exit code. An exception that a library threw and nobody caught, at the latest here, is
-// a line on standard error and an exit code: that of a bug in Derate, or of io where the machine
-// gave no thread, no process or no memory. Never an abort, which would leave a core file and say
-// nothing.
+// Returns the body's exit code. An exception that a library threw and nothing caught is printed on
+// standard error and becomes an exit code: that of a bug in Derate, or of io if the machine had no
+// thread, process or memory left. It never aborts, which would leave a core file and no message.
 template <class Body>
 int run_outermost(std::string_view program, Body&& body) {
   try {

@@ -13,7 +13,7 @@ namespace {
 #ifdef SYS_pidfd_open
 constexpr long kPidfdOpen = SYS_pidfd_open;
 #else
-constexpr long kPidfdOpen = 434;  // of all architectures
+constexpr long kPidfdOpen = 434;  // all architectures
 #endif
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A process by the kernel's own descriptor of it (a pidfd). A number can be given to another
-// process; a descriptor cannot. As long as it has not ended, the number is that process's alone.
+// A process by the kernel's descriptor of it (a pidfd). A PID can be reused; a descriptor cannot.
+// Until the process has ended, its PID belongs to it alone.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@ namespace derate {
 
 class ProcessHandle {
  public:
-  // Of which nothing is known: an old kernel, or no descriptor left.
+  // A handle of an unknown process: the kernel is too old, or no descriptor is left.
   ProcessHandle() = default;
-  // As SCM_PIDFD and SO_PEERPIDFD give it. Not valid: the process had gone before that.
+  // From SCM_PIDFD or SO_PEERPIDFD. If `pidfd` is not valid, the process had already ended.
   explicit ProcessHandle(UniqueFd pidfd) : fd_(std::move(pidfd)), gone_(!fd_.valid()) {}
-  // Of the process that has this number now (pidfd_open(2), Linux 5.3). Never waits.
+  // The process that has this PID now (pidfd_open(2), Linux 5.3). Never waits.
   static ProcessHandle open(std::int64_t pid);
 
-  // has_ended() can be relied on.
+  // Whether has_ended() is reliable.
   bool is_known() const { return fd_.valid() || gone_; }
-  // It has exited, whoever has its number now. False also where that is not known. Never waits.
+  // The process has exited, even if its PID was reused. False also if that is not known. Never
+  // waits.
   bool has_ended() const;
 
  private:
@@ -28,7 +29,7 @@ class ProcessHandle {
   bool gone_ = false;
 };
 
-// Several keep one: null is as a handle of which nothing is known.
+// A handle with several owners; null is the same as an unknown process.
 using SharedHandle = std::shared_ptr<const ProcessHandle>;
 
 inline bool has_ended(const SharedHandle& handle) {

@@ -21,10 +21,10 @@ TEST(ProcessHandle, EndsWithItsProcessAndNotWithItsNumber) {
   ::kill(child, SIGKILL);
   siginfo_t left{};
   ::waitid(P_PID, static_cast<id_t>(child), &left, WEXITED | WNOWAIT);
-  EXPECT_TRUE(handle.has_ended());  // nobody has waited for it: the number is still its own
+  EXPECT_TRUE(handle.has_ended());  // the process was not reaped: its PID is still its own
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(handle.has_ended());
-  EXPECT_TRUE(ProcessHandle::open(child).has_ended());  // there is none, and that is known
+  EXPECT_TRUE(ProcessHandle::open(child).has_ended());  // known to have no process
 }
 
 TEST(ProcessHandle, KnowsNothingOfNobody) {

@@ -17,8 +17,8 @@ bool notify_service(std::string_view state) {
   if (name == nullptr || *name == '\0') return true;
   const std::string path = name;
   auto address = address_of(path);
-  // A path, or the name of an abstract socket. systemd may name other kinds (vsock, for virtual
-  // machines): those are not notified.
+  // A path, or the name of an abstract socket. systemd may pass addresses of other kinds (vsock,
+  // for virtual machines): these get no notices.
   if (!address.ok() || (path.front() != '/' && path.front() != '@')) return true;
   if (path.front() == '@') address->sun_path[0] = '\0';
   const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

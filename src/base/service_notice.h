@@ -1,5 +1,5 @@
-// Notices of a service to systemd ("READY=1", "WATCHDOG=1"), without waiting: sd_notify(3)
-// waits for as long as nobody reads its socket.
+// Notices of a service to systemd ("READY=1", "WATCHDOG=1") that never block: sd_notify(3) blocks
+// if nobody reads its socket.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace derate {
 
-// A datagram to $NOTIFY_SOCKET. False if it was not sent, as when the socket's queue is full; true
-// also where there is no such socket.
+// Sends a datagram to $NOTIFY_SOCKET. False if it was not sent, for example because the socket's
+// queue is full. True if $NOTIFY_SOCKET is not set.
 bool notify_service(std::string_view state);
 
-// The notices of a service: what could not be sent is sent with the next one.
+// Sends the notices of a service. A notice that could not be sent is sent with the next one.
 class ServiceNotices {
  public:
   // `status`: the line that `systemctl status` shows; empty: none.
@@ -24,7 +24,7 @@ class ServiceNotices {
     send_owed();
     (void)notify_service("WATCHDOG=1");
   }
-  // Tries again where something could not be sent. False: it still cannot.
+  // Sends the notice that could not be sent before. False: it still cannot be sent.
   bool send_owed() {
     if (!owed_.empty() && notify_service(owed_)) owed_.clear();
     return owed_.empty();

@@ -17,10 +17,10 @@
 namespace derate {
 namespace {
 
-// How often it is looked whether there is room again.
+// The interval between two checks whether there is room again.
 constexpr Duration kReaderLook = std::chrono::milliseconds(50);
 
-// Bytes that were taken, 0 where there is no room now; empty: none will ever be taken.
+// Bytes that were accepted, 0 if there is no room now; empty: the descriptor accepts no more bytes.
 using Taken = std::optional<std::size_t>;
 
 Taken taken(ssize_t written) {
@@ -29,8 +29,8 @@ Taken taken(ssize_t written) {
   return later ? Taken(0) : std::nullopt;
 }
 
-// Between the look and the write another process may take the room, and a terminal may have less
-// room than the text is long: only where no descriptor of our own can be had.
+// Another process may take the room between poll and write, and a terminal may have less room than
+// the text needs. Used only if the file cannot be opened anew.
 Taken write_if_there_is_room(int fd, std::string_view text) {
   pollfd wanted{fd, POLLOUT, 0};
   if (::poll(&wanted, 1, 0) <= 0) return 0;
@@ -40,7 +40,7 @@ Taken write_if_there_is_room(int fd, std::string_view text) {
 
 constexpr int kOwn = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
-// Who has changed its user (su) may not open its terminal by its own name, but by this one.
+// After su, a user may not open the terminal by its path, but may open /dev/tty.
 UniqueFd own_terminal(int fd) {
   UniqueFd own(::open("/dev/tty", kOwn));
   unsigned wanted = 0, found = 0;
@@ -50,18 +50,18 @@ UniqueFd own_terminal(int fd) {
   return {};
 }
 
-// O_NONBLOCK belongs to an open file, which others share: the command's own output would get it,
-// too. So the same pipe or terminal is opened once more.
+// O_NONBLOCK applies to an open file, which other processes share: the command's output would get
+// it, too. Therefore the same pipe or terminal is opened anew.
 Taken write_by_own_descriptor(int fd, std::string_view text) {
   UniqueFd own(::open(fmt::format("/proc/self/fd/{}", fd).c_str(), kOwn));
-  // Nobody reads the pipe any more, or the terminal is gone.
+  // The pipe has no reader any more, or the terminal is gone.
   if (!own.valid() && (errno == ENXIO || errno == EIO)) return std::nullopt;
   if (!own.valid()) own = own_terminal(fd);
   if (own.valid()) return taken(::write(own.get(), text.data(), text.size()));
   return write_if_there_is_room(fd, text);
 }
 
-// PIPE_BUF bytes at most: a pipe takes those at once or not at all.
+// Writes PIPE_BUF bytes at most: a pipe accepts these at once or not at all.
 Taken write_some(int fd, std::string_view text) {
   text = text.substr(0, PIPE_BUF);
   struct stat info {};

@@ -27,7 +27,7 @@
 namespace derate {
 namespace {
 
-// What waited would be ended by this, and fail the test.
+// The alarm ends a test that blocks, so that it fails.
 class WriteNow : public testing::Test {
  protected:
   WriteNow() { ::alarm(60); }
@@ -50,7 +50,7 @@ struct Pipe {
   UniqueFd reader, writer;
 };
 
-// Without O_NONBLOCK for those who share the descriptor, as the command that is governed does.
+// The descriptor stays without O_NONBLOCK: the governed command shares it.
 TEST_F(WriteNow, AFullPipeIsNotWaitedFor) {
   const Pipe pipe;
   const std::string block(4096, 'x');
@@ -88,11 +88,11 @@ TEST_F(WriteNow, AStoppedTerminalIsNotWaitedFor) {
   EXPECT_FALSE(write_now(terminal.get(), "line\n"));
   ASSERT_EQ(::tcflow(terminal.get(), TCOON), 0);
   EXPECT_TRUE(write_now(terminal.get(), "line\n"));
-  // Nobody reads it: what does not fit is left out.
+  // Nobody reads the terminal: text that does not fit is dropped.
   for (int i = 0; i < 200; ++i) (void)write_now(terminal.get(), std::string(1000, 'x') + "\n");
 }
 
-// As after su: the terminal is another user's, and its name cannot be opened.
+// As after su: the terminal belongs to another user, and its path cannot be opened.
 TEST_F(WriteNow, AnotherUsersTerminalIsNotWaitedFor) {
   if (::geteuid() != 0) GTEST_SKIP() << "becomes another user, which root may";
   const UniqueFd keyboard(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
@@ -207,13 +207,13 @@ TEST_F(WriteNow, ANotifySocketThatNobodyReadsIsNotWaitedFor) {
   ServiceNotices notices;
   notices.ready("governs GPU 0");
   while (!systemd.read().empty()) continue;
-  // What could not be sent is not forgotten.
+  // The notice that could not be sent is sent now.
   notices.alive();
   EXPECT_EQ(systemd.read(), "READY=1\nSTATUS=governs GPU 0");
   EXPECT_EQ(systemd.read(), "WATCHDOG=1");
   notices.alive();
   EXPECT_EQ(systemd.read(), "WATCHDOG=1");
-  // Nor by who has no watchdog.
+  // The same for a service without a watchdog.
   while (notify_service("WATCHDOG=1")) continue;
   notices.ready();
   EXPECT_FALSE(notices.send_owed());

@@ -9,12 +9,12 @@
 
 namespace derate {
 
-// With the thread, which a disk that hangs keeps for longer than anybody waits.
+// Shared with the thread, which may outlive the queue if a disk hangs.
 struct WriteQueue::Shared {
   std::mutex mutex;
   std::condition_variable done;
   std::size_t waiting = 0;
-  std::optional<Error> failure;  // of the last that was written
+  std::optional<Error> failure;  // of the newest write that was done
 };
 
 struct WriteQueue::Thread {

@@ -1,5 +1,5 @@
 // Writes to a file whose disk may not answer, in their order on a thread of their own: the loop
-// that puts them waits for none.
+// that queues them never blocks.
 #pragma once
 
 #include <functional>
@@ -15,15 +15,16 @@ class WriteQueue {
  public:
   static constexpr Duration kEndPatience = std::chrono::seconds(1);
 
-  // Of more than `most` that wait, further ones are lost. `path` is for messages.
+  // If more than `most` writes wait, further ones are dropped. `path` is for messages.
   WriteQueue(std::string path, std::size_t most);
   WriteQueue(const WriteQueue&) = delete;
   WriteQueue& operator=(const WriteQueue&) = delete;
-  // Waits for what is still to be written, for kEndPatience at most.
+  // Waits for the pending writes, for kEndPatience at most.
   ~WriteQueue();
 
-  // What `write` refers to lives as long as itself: it may outlive the queue. Errors: io, too many
-  // wait, and this one is lost; else that of the last write that was done.
+  // All that `write` refers to must live as long as `write`, which may outlive the queue. Errors:
+  // io if too many writes wait (this one is dropped); otherwise the error of the newest write that
+  // was done.
   Result<void> put(std::function<Result<void>()> write);
 
  private:

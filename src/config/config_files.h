@@ -1,4 +1,4 @@
-// The list of the configuration's files: one, and those of a folder that come after it.
+// The list of the configuration's files: the main file, then those of a folder.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ struct JobSetting {
 // DCGM's names in /metrics.
 struct DcgmSettings {
   bool names = false;
-  bool parts = false;  // power and energy of these are the tenants' own
+  bool parts = false;  // report the tenants' own power and energy under these names
 };
 
 struct Settings {

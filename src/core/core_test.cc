@@ -67,7 +67,7 @@ TEST(SelectGpus, WritesUuidsAsNvmlDoes) {
             "MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0");
 }
 
-// A list that is read and written again means the same GPUs.
+// A list that is printed and parsed again means the same GPUs.
 RC_GTEST_PROP(GpuListProperty, AListIsItsOwnText, (const std::vector<std::string>& items)) {
   static constexpr const char* kItems[] = {"0", "3-5", "GPU-aaaa1111", "65:00.0",
                                            "",  " 2 ", "nine"};

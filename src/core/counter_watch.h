@@ -1,4 +1,4 @@
-// Separates an energy counter that counts from one that only answers.
+// Separates an energy counter that counts from a counter that only answers.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace derate {
 
-// A board never draws 0 W, and counters move in steps of 0.1 s on all that we know
-// (docs/sensors.md). A reading that is the same as before is no reading; a counter that has shown
-// it for kStillFor, in kStillReadings at least, is missing until it moves, and from where it is
-// then it begins anew. A time without readings says nothing of the counter.
+// A board never draws 0 W, and all known counters move in steps of 0.1 s (docs/sensors.md). An
+// unchanged reading is no reading. A counter that is unchanged for kStillFor, in at least
+// kStillReadings repeats, is missing until it moves; its new value is a new start. A time without
+// readings is no evidence.
 class CounterWatch {
  public:
   // Assumed: no counter takes longer for a step.
@@ -31,13 +31,13 @@ class CounterWatch {
     const bool still = same_ >= kStillReadings && now - moved_ >= kStillFor;
     return still ? Verdict::still : Verdict::unmoved;
   }
-  // Since when it shows what it shows.
+  // When the reading last changed.
   Instant moved() const { return moved_; }
 
  private:
   std::optional<Joules> reading_;
   Instant moved_{};
-  int same_ = 0;  // readings since
+  int same_ = 0;  // unchanged readings since then
 };
 
 }  // namespace derate

@@ -35,8 +35,9 @@ class Envelope {
   std::vector<Megahertz> clocks_;
 };
 
-// The step that a driver takes for a clock between two: the lower. Assumed: no document says it;
-// seen with the simulated driver only. Empty: the clock is outside the supported ones, ascending.
+// The clock that a driver sets for a clock between two steps: the lower step. Assumed: not
+// documented, seen with the simulated driver only. Empty: the clock is outside the supported ones
+// (ascending).
 std::optional<Megahertz> step_of(std::span<const Megahertz> supported, Megahertz wanted);
 
 }  // namespace derate

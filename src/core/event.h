@@ -42,12 +42,12 @@ enum class EventKind : std::uint8_t {
   write_failed,
   thermal,  // the hardware slows down because of heat
   thermal_over,
-  stuck,          // a driver call does not come back
+  stuck,          // a driver call does not return
   lost,           // the GPU does not answer any more
-  found,          // it answers again
-  straggler,      // it is slower than others, which wait for it
-  meter_doubted,  // its energy counter stands still, or differs from its power
-  meter_sound,    // it does not any more
+  found,          // the GPU answers again
+  straggler,      // other GPUs wait for this one, which is slower
+  meter_doubted,  // the energy counter stands still, or differs from the power
+  meter_sound,    // the energy counter is sound again
 };
 
 struct EventInfo {

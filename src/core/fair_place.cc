@@ -7,7 +7,7 @@ namespace {
 
 bool works(const PlaceClaim& claim) { return claim.works || claim.person == 0; }
 
-// Of the person's, among those that work or not; empty: there is none.
+// The person's place with the oldest use; empty: the person has no place.
 std::optional<std::size_t> longest_unused(std::span<const PlaceClaim> held, std::uint32_t person) {
   std::optional<std::size_t> out;
   for (std::size_t i = 0; i < held.size(); ++i)
@@ -15,7 +15,7 @@ std::optional<std::size_t> longest_unused(std::span<const PlaceClaim> held, std:
   return out;
 }
 
-// The person who has most places, and how many.
+// The person with the most places among those that work or do not (`working`), and the number.
 std::pair<std::uint32_t, std::size_t> who_has_most(std::span<const PlaceClaim> held, bool working) {
   std::map<std::uint32_t, std::size_t> count;
   std::pair<std::uint32_t, std::size_t> out{0, 0};

@@ -11,11 +11,11 @@
 
 namespace derate {
 
-// A place that is taken, or wanted.
+// A place that is held or requested.
 struct PlaceClaim {
-  std::uint32_t person = 0;  // a user; of subordinate ids their owner (subordinate_ids.h)
+  std::uint32_t person = 0;  // the user, or the owner of a subordinate id (subordinate_ids.h)
   bool works = false;        // the person has a process on a GPU
-  Instant used{};            // when it was last of use
+  Instant used{};            // when it was last used
 };
 
 struct PlaceLimits {
@@ -24,13 +24,13 @@ struct PlaceLimits {
 
 struct FairPlace {
   bool granted = true;
-  std::optional<std::size_t> instead_of;  // whose place it is, by its index in `held`
+  std::optional<std::size_t> instead_of;  // index in `held` of the place that is given up
 };
 
-// The newcomer's place. Who has as many as one may have gives up the own one that was of no use for
-// longest. Where all are taken, one is given up by who does not work before who does, then by the
-// person who has most, if that are two more than the newcomer has; else the newcomer gives up an
-// own one, or gets none. Root counts as one who works.
+// The newcomer's place. A person with `of_one` places gives up their least recently used one. If
+// all places are taken, a newcomer who works gets a place of a person who does not. Otherwise the
+// person with the most places gives one up if they have at least two more than the newcomer; if
+// not, the newcomer gives up an own place or gets none. Root counts as working.
 FairPlace fair_place(std::span<const PlaceClaim> held, const PlaceClaim& newcomer,
                      const PlaceLimits& limits);
 

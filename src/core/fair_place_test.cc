@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// "a" to "z" are people without a process on a GPU, "A" to "Z" with one, "0" is root. Places were
-// of use in this order.
+// "a" to "z" are people without a process on a GPU, "A" to "Z" are people with one, "0" is root.
+// Places were last used in the order of `held`.
 PlaceClaim claim(char who, int at) {
   const bool works = who >= 'A' && who <= 'Z';
   return {.person = who == '0' ? 0u : static_cast<std::uint32_t>(who),
@@ -22,7 +22,7 @@ PlaceClaim claim(char who, int at) {
 struct Case {
   const char *held, *newcomer;
   bool granted;
-  int instead_of;  // -1: nobody's
+  int instead_of;  // -1: no place is given up
 };
 
 TEST(FairPlace, IsGivenByPersonAndToWhoWorksFirst) {
@@ -30,13 +30,13 @@ TEST(FairPlace, IsGivenByPersonAndToWhoWorksFirst) {
   for (const Case& each : {
            Case{"", "a", true, -1},
            Case{"aab", "c", true, -1},
-           Case{"baaaa", "a", true, 1},     // the own one, though there is room
-           Case{"aaaabb", "c", true, 0},    // who has most
+           Case{"baaaa", "a", true, 1},     // an own place, though there is room
+           Case{"aaaabb", "c", true, 0},    // the person with most places
            Case{"abcdef", "g", false, -1},  // everybody has one
            Case{"aabbcd", "e", true, 0},
            Case{"aabbcc", "a", true, 0},    // an own one: nobody has two more
-           Case{"AAAAbb", "C", true, 4},    // who does not work, however few those are
-           Case{"AAAABB", "c", false, -1},  // who does not work takes from nobody who does
+           Case{"AAAAbb", "C", true, 4},    // a person without work, however few these are
+           Case{"AAAABB", "c", false, -1},  // a person without work takes no place of one with work
            Case{"AAAABB", "C", true, 0},
            Case{"AAAAbb", "c", true, 4},
            Case{"AAAAbc", "c", true, 5},
@@ -55,7 +55,7 @@ TEST(FairPlace, IsGivenByPersonAndToWhoWorksFirst) {
   }
 }
 
-// However many ids a crowd without work has, one person who works gets all the places of one.
+// A person who works gets all places of a person, however many ids without work there are.
 TEST(FairPlace, ACrowdKeepsNobodyOut) {
   constexpr PlaceLimits kLimits{.all = 32, .of_one = 8};
   std::vector<PlaceClaim> held;

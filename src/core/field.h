@@ -1,5 +1,5 @@
 // The fields of a sample, grouped by the call that reads them: the time of each reading, the last
-// time at which its value changed, and its reader. A policy that needs a field says how fresh it
+// time at which its value changed, and its reader. A policy that needs a field states how fresh it
 // has to be.
 #pragma once
 

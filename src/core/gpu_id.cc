@@ -17,7 +17,7 @@ bool matches(const GpuId& gpu, const GpuName& wanted) {
     case GpuName::Kind::uuid:
       return to_lower(gpu.uuid).starts_with(key);
     case GpuName::Kind::mig:
-      return false;  // who opens GPUs knows whose instance it is
+      return false;  // the code that opens GPUs knows the GPU of an instance
     case GpuName::Kind::pci_bus:
       // nvidia-smi prints an 8-digit domain, lspci a 4-digit one or none.
       return !bus.empty() && (bus == key || bus == "0000" + key || bus == "00000000:" + key);

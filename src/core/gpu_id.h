@@ -25,10 +25,10 @@ struct GpuId {
 inline constexpr std::string_view kSimulatedUuid = "GPU-51a00000-0000-0000-0000-";
 inline bool is_simulated(const GpuId& id) { return id.uuid.starts_with(kSimulatedUuid); }
 
-// The positions in `gpus` that `choice` names (core/gpu_selection.h): indices and ranges, UUIDs (a
-// unique prefix is enough), PCI bus ids. An empty choice, or "all", is all of them. Errors:
-// not_found names the part that matches no GPU, invalid_argument one that matches several or is no
-// name of a GPU.
+// Returns the positions in `gpus` of the GPUs in `choice` (core/gpu_selection.h): indices and
+// ranges, UUIDs (a unique prefix is enough), PCI bus ids. An empty choice, or "all", is all of
+// them. Errors: not_found names the part that matches no GPU, invalid_argument a part that matches
+// several or is not a name of a GPU.
 Result<std::vector<int>> select_gpus(std::span<const GpuId> gpus, std::string_view choice);
 
 }  // namespace derate

@@ -14,9 +14,9 @@ namespace derate {
 struct ProcessFacts : ProcessId {
   std::int64_t group = 0, session = 0;
   std::vector<Ancestor> ancestors;  // nearest first (integ/process_facts.h)
-  std::string name;                 // of its program, without the folder
-  std::string asked;                // its DERATE_DELTA; empty: none, or it may not be read
-  // Of a process of root: the user in whose control group it runs (docs/tenants.md).
+  std::string name;                 // of the program, without the folder
+  std::string asked;                // its DERATE_DELTA; empty: not set, or not readable
+  // For a process of root: the user whose control group it runs in (docs/tenants.md).
   std::optional<std::uint32_t> works_for;
 
   bool operator==(const ProcessFacts&) const = default;
@@ -25,7 +25,7 @@ struct ProcessFacts : ProcessId {
 struct GpuProcessTenant {
   ProcessFacts process;
   std::optional<Fraction> sm_utilisation;
-  bool computes = true;  // false: it only draws
+  bool computes = true;  // false: graphics only
 };
 
 }  // namespace derate

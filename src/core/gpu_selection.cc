@@ -10,7 +10,7 @@
 namespace derate {
 namespace {
 
-constexpr int kMostGpus = 1024;  // of one machine: a range has an end
+constexpr int kMostGpus = 1024;  // most GPUs of a machine, which bounds a range
 
 template <class Allowed>
 bool consists_of(std::string_view text, Allowed allowed) {
@@ -39,13 +39,13 @@ bool is_pci_bus(std::string_view text) {
          is_hex(rest[4]) && rest[5] == '.' && is_hex(rest[6]);
 }
 
-// "GPU-" or "MIG-", and something after it.
+// The prefix "GPU-" or "MIG-", followed by more text.
 bool is_named(std::string_view text, std::string_view prefix) {
   return text.size() > prefix.size() && to_lower(text.substr(0, prefix.size())) == prefix &&
          consists_of(text, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '/'; });
 }
 
-// "GPU-" and "MIG-" in capitals; digits of a whole UUID in small letters: files know it so.
+// "GPU-" and "MIG-" in capitals, the digits of a whole UUID in small letters, as in files.
 std::string as_nvml_writes(std::string_view item) {
   constexpr std::size_t kPrefix = 4;
   const std::string prefix = item[0] == 'g' || item[0] == 'G' ? "GPU-" : "MIG-";

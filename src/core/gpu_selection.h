@@ -1,4 +1,4 @@
-// Lists of GPUs as people write them: the one reader of them.
+// Lists of GPUs as people write them, and their only parser.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace derate {
 
-// One GPU of a list, by one of its names.
+// A GPU of a list, by one of its names.
 struct GpuName {
   enum class Kind : std::uint8_t {
     number,   // NVML's index
@@ -20,7 +20,7 @@ struct GpuName {
   };
   Kind kind = Kind::number;
   std::string text;  // without blanks
-  int number = -1;   // of a number
+  int number = -1;   // if `kind` is number
   bool operator==(const GpuName&) const = default;
 };
 
@@ -30,15 +30,15 @@ struct GpuSelection {
   bool operator==(const GpuSelection&) const = default;
 };
 
-// Reads "0,2", "0-2, 5", "GPU-8932f937", "65:00.0", "all": items with commas between, of which
-// blanks around them and empty ones do not count. An empty text is all GPUs.
-// Errors: invalid_argument names the item and says what is allowed.
+// Parses "0,2", "0-2, 5", "GPU-8932f937", "65:00.0", "all": items separated by commas. Blanks
+// around items and empty items are ignored. An empty text is all GPUs. Errors: invalid_argument
+// names the item and the allowed forms.
 Result<GpuSelection> parse_gpu_selection(std::string_view text);
 
-// The same list with commas alone; empty for all.
+// The same list with commas only; empty for all.
 std::string to_string(const GpuSelection& list);
 
-// A UUID that nothing is missing of: it means one GPU, whoever reads it.
+// Whether `name` is a complete UUID, which means the same GPU in every view.
 bool is_whole_gpu_uuid(std::string_view name);
 
 }  // namespace derate

@@ -14,8 +14,8 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
-// A process that is known by its number and start alone, as those above another: one look at /proc
-// shows both.
+// A process known only by its PID and start time, such as the parents of another: /proc shows both
+// in a single read.
 struct Ancestor {
   std::int64_t pid = 0;
   std::uint64_t started = 0;  // 0: not known
@@ -24,7 +24,7 @@ struct Ancestor {
   bool operator==(const Ancestor&) const = default;
 };
 
-// Whether that is this process, as far as both starts are known.
+// Whether both are the same process, as far as both start times are known.
 inline bool is_process(const Ancestor& ancestor, const ProcessId& process) {
   const bool one_start =
       ancestor.started == 0 || process.started == 0 || ancestor.started == process.started;

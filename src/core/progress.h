@@ -1,5 +1,5 @@
-// Progress of the work on a GPU, as a reported count. The GPU's counters stand for progress while
-// nobody reports any (signal/counters.h).
+// Progress of the work on a GPU, as a reported count. If no progress is reported, the GPU's
+// counters replace it (signal/counters.h).
 #pragma once
 
 #include <cstdint>

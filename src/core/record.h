@@ -1,5 +1,5 @@
-// The record of one tick of one GPU. Replaying a stream of records through the same policy gives
-// the same decisions: a golden test, and the way to see afterwards why a clock was chosen.
+// The record of one tick of one GPU. Replaying records through the same policy gives the same
+// decisions. This serves golden tests and shows afterwards why a clock was chosen.
 #pragma once
 
 #include <optional>

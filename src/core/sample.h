@@ -89,7 +89,7 @@ struct GpuProcess {
   // The driver's means since it was last asked, of the whole GPU's time; integer percent.
   std::optional<Fraction> sm_utilisation, memory_utilisation;
   std::optional<int> gpu_instance;  // with MIG: where it runs
-  bool computes = true;             // false: it only draws
+  bool computes = true;             // false: graphics only
   bool operator==(const GpuProcess&) const = default;
 };
 

@@ -1,5 +1,5 @@
-// The GPUs of this machine as a process's own driver shows them: in a Slurm job or a container
-// these can be some of the machine's alone, with numbers of their own.
+// The GPUs of this machine as a process's own driver shows them. In a Slurm job or a container
+// these may be only some of the machine's GPUs, with other indices.
 #pragma once
 
 #include <memory>
@@ -18,18 +18,18 @@ struct SeenInstance {
 };
 
 struct SeenGpu {
-  GpuId id;                             // its index is that of this process's own NVML
+  GpuId id;                             // its index is the one in this process's NVML
   std::optional<int> minor;             // N of /dev/nvidiaN, the same in every view
-  bool mig = false;                     // its MIG mode is on
-  std::vector<SeenInstance> instances;  // then: those that this process may use
-  bool instances_unread = false;        // there can be others
+  bool mig = false;                     // MIG mode is on
+  std::vector<SeenInstance> instances;  // with MIG mode on: the instances that this process may use
+  bool instances_unread = false;        // the list may be incomplete
 };
 
-// A GPU that this process may not use (a device cgroup) is in neither list.
+// A GPU that a device cgroup denies to this process is in neither list.
 struct SeenGpus {
   std::vector<SeenGpu> gpus;
-  std::vector<int> silent;  // NVML's indices of GPUs that it counts and that give no UUID
-  // While it lives the driver stays open, so that opening the GPUs next does not start it anew.
+  std::vector<int> silent;  // NVML's indices of GPUs that are counted and return no UUID
+  // Keeps the driver open, so that opening the GPUs next does not start it anew.
   std::shared_ptr<const void> driver = {};
 };
 

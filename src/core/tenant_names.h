@@ -16,7 +16,7 @@ namespace derate {
 // The number of a batch job, as the application of a process reports it (docs/heartbeats.md).
 struct SaidJob {
   std::string job;
-  std::uint64_t started = 0;  // the process, in clock ticks since the boot; 0: not known
+  std::uint64_t started = 0;  // start of the process in clock ticks since boot; 0: not known
 };
 using SaidJobs = std::map<std::int64_t, SaidJob>;  // by PID
 

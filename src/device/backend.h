@@ -41,8 +41,8 @@ struct FoundGpus {
 struct Backend {
   const char* name = "";  // of what is called: "the NVIDIA driver"
   BackendCapabilities capabilities;
-  // The GPUs of this process's view, by all their names; one that does not answer within `patience`
-  // is silent. Empty function: GPUs that are no hardware.
+  // Lists the GPUs of this process's view, by all their names; a GPU that does not answer within
+  // `patience` is silent. An empty function: the GPUs are not hardware.
   std::function<Result<SeenGpus>(Duration patience)> see = {};
   // The GPUs that a choice names, all when it is empty. Errors: those of the back end; not_found
   // where there is no GPU or none of that name; invalid_argument as select_gpus().

@@ -1,5 +1,5 @@
-// Reading and writing the knobs of one domain by name, as journals have them: all that a restorer
-// needs. As few files may include this one as may include device/clock_control.h.
+// Reading and writing the knobs of one domain by name, as in journals: all that a restorer needs.
+// tests/tidy/layers.txt limits the files that may include this one, as for device/clock_control.h.
 #pragma once
 
 #include <span>

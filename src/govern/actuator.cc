@@ -14,7 +14,8 @@ namespace {
 using Outcome = Actuation::Outcome;
 
 constexpr Duration kPowerCheckEvery = std::chrono::seconds(1);
-// A GPU without a reading for so long can have been reset; one reading may be lost at any time.
+// A GPU without a reading for this long may have been reset; a single reading may be lost at any
+// time.
 constexpr Duration kOutOfReach = std::chrono::seconds(1);
 
 // Drivers keep whole milliwatts, some of them whole watts.
@@ -68,14 +69,14 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   if (options_.on_drift != DriftRule::ignore && target_.clock && clock_known_ &&
       watch_.in_doubt(estimate.time))
     return plain(Outcome::nothing);
-  // A GPU that answers again is not held to what failed while it did not.
+  // If a GPU answers again, failures from before do not delay its writes.
   if (!failure_.empty() && !back && estimate.time < retry_at_)
     return plain(Outcome::waiting, failure_);
   return write(estimate.time);
 }
 
-// A GPU that was out of reach may have been reset meanwhile: what is in force is written again,
-// unless other tools have the last word.
+// A GPU that was out of reach may have been reset. The settings in force are written again, unless
+// the drift rule yields to other tools.
 void Actuator::doubt_all() {
   if (options_.on_drift == DriftRule::yield) return;
   if (in_force_.clock) clock_known_ = false;
@@ -178,7 +179,7 @@ Result<void> Actuator::journal_found(const char* knob) {
     entry().knobs[knob].written = false;
     return std::move(kept).with("no journal, so nothing is written to the GPU");
   }
-  options_.journal_handle->over = false;  // it is needed again
+  options_.journal_handle->over = false;  // the entry is needed again
   return {};
 }
 

@@ -31,7 +31,7 @@ enum class DriftRule : std::uint8_t {
 struct JournalHandle {
   Journal journal;
   JournalEntry entry;  // whose GPU, who writes; the settings are filled in before the first write
-  bool over = false;   // nothing is left to restore, and the entry is still there
+  bool over = false;   // nothing is left to restore, but the entry could not be removed
 };
 
 struct ActuatorOptions {
@@ -65,12 +65,12 @@ class Actuator {
   // The clock locked now, or that would be in a dry run, as far as writes succeeded.
   std::optional<Megahertz> locked() const { return in_force_.clock; }
 
-  // Gives back what this actuator has written, going on past a control that fails; what failed is
-  // tried again by the next call, and stays in the journal. Errors: those of the device, joined;
-  // those of the journal, which is removed.
+  // Restores all that this actuator has written and continues after a control that fails. Failed
+  // parts stay in the journal, and the next call tries them again. Errors: those of the device,
+  // joined; those of removing the journal.
   Result<void> restore();
-  // The two parts of that, for who restores several: no GPU waits for the disk of another's
-  // journal.
+  // The two parts of restore(), for callers that restore several GPUs: no GPU waits for the disk of
+  // another's journal.
   Result<void> restore_device();
   Result<void> close_journal();
   // Ends without a write: the journal stays, and `journal_handle()` says what is left to restore.
@@ -122,8 +122,8 @@ class Actuator {
   int drifts_ = 0;
   std::vector<Instant> fights_;  // when we set again what another tool had changed
   std::string yielded_to_;       // what another tool did, since we leave it to it
-  bool blind_ = false;           // at the last reading
-  Instant fresh_at_{};           // the last reading that was fresh
+  bool blind_ = false;           // no fresh reading at the last apply()
+  Instant fresh_at_{};           // time of the last fresh reading
   std::string ignored_;  // what another tool did, which is only recorded (DriftRule::ignore)
 };
 

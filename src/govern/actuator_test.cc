@@ -210,14 +210,14 @@ class Watched {
   std::optional<Actuator> actuator;
 };
 
-// A GPU that was lost for seconds comes back without its lock, and nothing else shows it: in a
-// published policy's clock no drift is looked for.
+// A GPU that was lost for seconds comes back without its clock lock. No other check finds this: a
+// published policy's clock is not watched for drift.
 TEST(Actuator, WritesAgainWhatIsInForceWhenAGpuAnswersAgain) {
   for (const DriftRule rule : {DriftRule::ignore, DriftRule::reassert, DriftRule::yield}) {
     Watched watched({.on_drift = rule});
     EXPECT_EQ(watched.tick(set(1200), 1200).outcome, Outcome::written);
     EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
-    watched.estimate.freshness = Freshness::stale;  // one reading was lost
+    watched.estimate.freshness = Freshness::stale;  // a single lost reading
     EXPECT_EQ(watched.actuator->apply(kHold, watched.estimate).outcome, Outcome::nothing);
     EXPECT_EQ(watched.tick(kHold, 1200).outcome, Outcome::nothing);
     watched.estimate.freshness = Freshness::expired;
@@ -403,7 +403,8 @@ TEST_F(KeptActuator, ALaterWriteThatIsRefusedKeepsTheJournal) {
   EXPECT_TRUE(left()[0].is_written(kClockLock));
 }
 
-// Who comes next would find it and take the GPU for governed: it stays this one's to remove.
+// The next process would find the journal and take the GPU for governed: this actuator must remove
+// it.
 TEST_F(KeptActuator, AJournalThatCannotBeRemovedIsStillOwed) {
   const std::string folder = folder_ + "/journal";
   for (const bool refused_at_first : {false, true}) {
@@ -412,7 +413,7 @@ TEST_F(KeptActuator, AJournalThatCannotBeRemovedIsStillOwed) {
     if (!refused_at_first) {
       EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
     }
-    // In its folder's place a file: nothing there can be removed.
+    // The folder is replaced by a file, so that the journal cannot be removed.
     w.control.on_next_call = [&] {
       std::filesystem::rename(folder, folder + "x");
       std::ofstream(folder) << "";

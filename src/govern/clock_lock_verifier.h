@@ -1,6 +1,6 @@
 // The check that a clock lock takes effect. NVML reports that a write succeeded and has no getter
-// for the lock, so the proof is the SM clock under load: it must come to the lock within two
-// seconds, and stay there.
+// for the lock, so the proof is the SM clock under load: it must reach the lock within two seconds
+// and stay there.
 #pragma once
 
 #include <cstdint>

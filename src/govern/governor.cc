@@ -166,7 +166,7 @@ Result<void> Governor::restore() {
     options_.alive();
     add(*state, state->actuator.restore_device());
   }
-  // Journals last: a disk that does not answer keeps no GPU as it is.
+  // Journals come last: a disk that does not answer must not delay the restore of a GPU.
   for (const auto& state : gpus_) add(*state, state->actuator.close_journal());
   if (failure) return *std::move(failure);
   return {};

@@ -38,8 +38,8 @@ struct GovernedGpu {
 struct GovernorOptions {
   SafetyRules rules;
   SamplerOptions sampling;
-  // Called before each GPU that is written to: a driver that hangs keeps the loop for a GPU's
-  // patience, and who watches the loop must not take many of these for a loop that hangs.
+  // Called before each write to a GPU. A driver that hangs blocks the loop for one GPU's patience;
+  // the watchdog must not take several of these for a loop that hangs.
   std::function<void()> alive = [] {};
 };
 

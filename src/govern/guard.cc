@@ -35,10 +35,10 @@ constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
 constexpr Duration kMostBetweenBeats = std::chrono::seconds(1);
 constexpr Duration kTidyTime = std::chrono::seconds(1);
-constexpr Duration kLookTime = std::chrono::seconds(1);  // for what is left, on a disk
+constexpr Duration kLookTime = std::chrono::seconds(1);  // for reading journals from a disk
 constexpr Duration kLookAtLeasesEvery = std::chrono::seconds(1);
 
-// No exception goes on in a process that was forked, or costs another domain its restore.
+// Stops exceptions in a forked process, which would cost another domain its restore.
 int exit_code_in_child(const std::function<int()>& work) noexcept {
   try {
     return work();
@@ -47,7 +47,8 @@ int exit_code_in_child(const std::function<int()>& work) noexcept {
   }
 }
 
-// Of a step on the way to the restore, which does without it: where there is no memory, say.
+// Runs an optional step before the restore. If it fails, for example for lack of memory, it is
+// skipped.
 template <class Step>
 void try_to(const Step& step) noexcept {
   try {
@@ -56,7 +57,7 @@ void try_to(const Step& step) noexcept {
   }
 }
 
-// A file's disk may not answer, and nothing says so before the write.
+// Writing to a file may block on its disk, and poll() does not show that.
 bool is_file(int fd) {
   struct stat info {};
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
@@ -65,7 +66,7 @@ bool is_file(int fd) {
 }  // namespace
 
 struct GuardMessage {
-  // renewed, lost: of a lease whose file was removed; nobody requested it.
+  // renewed, lost: sent without a request, about a lease whose file was removed.
   enum class Kind : std::uint32_t {
     beat,
     ready,
@@ -141,7 +142,7 @@ bool write_whole(int fd, std::string_view text) {
   return true;
 }
 
-// Until nobody writes any more; empty where somebody still does at `end`.
+// Reads until the last writer closes the pipe; empty if it is still open at `end`.
 std::optional<std::string> read_to_end(int fd, const Clock& clock, Instant end) {
   std::string out;
   char buffer[4096];
@@ -212,21 +213,21 @@ class Guard {
   std::optional<int> worker_status_;  // once it is dead
   struct Ending {
     std::optional<Instant> stop_asked, killed_at;
-    std::optional<Instant> dead_at;  // since when it has been dead and not reaped
-    bool left_behind = false;        // it is not reaped: a call of it does not return
+    std::optional<Instant> dead_at;  // since when the worker has been dead and not reaped
+    bool left_behind = false;        // not reaped: one of its calls does not return
   } ending_;
   Instant last_beat_{};
   pid_t adopted_ = -1;
   struct Leases {
     std::map<std::string, UniqueFd> held;  // by name
-    std::set<std::string> lost;            // of these, that could not be taken anew; logged
+    std::set<std::string> lost;            // of these, leases that could not be taken anew; logged
     Instant looked_at{};
   } leases_;
-  // Written while the worker lives, or once everything is restored.
+  // Written while the worker lives, or after everything is restored.
   struct Reports {
     std::vector<LogRecord> waiting;
-    pid_t writer = -1;   // the process that writes them to a file
-    bool ready = false;  // that the worker is, has been reported
+    pid_t writer = -1;   // the process that writes reports to a file
+    bool ready = false;  // the worker's ready was reported
   } reports_;
   GuardOutcome outcome_;
 };
@@ -237,7 +238,7 @@ Result<void> Guard::start() {
   sigaddset(&mask, SIGCHLD);
   for (const int signal : kPassedOn) sigaddset(&mask, signal);
   ::pthread_sigmask(SIG_BLOCK, &mask, &old_mask_);
-  // `stty tostop` must not stop who writes a message from the background; the worker inherits it.
+  // `stty tostop` must not stop a background process that writes a message; the worker inherits it.
   std::signal(SIGTTOU, SIG_IGN);
   signals_ = UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   int pair[2] = {-1, -1};
@@ -263,8 +264,8 @@ void Guard::become_worker(UniqueFd socket) {
   ::_exit(hooks_.work(link));
 }
 
-// A thread in a call that cannot be killed, of a driver or a disk, keeps a dead worker from being
-// reaped, and its files from being closed: the kernel then reports its end in no other way.
+// A thread in a driver or disk call that cannot be killed keeps a dead worker from being reaped and
+// its files open. The kernel then reports the worker's end in no other way.
 void Guard::reap_worker() {
   int status = 0;
   if (worker_status_) return;
@@ -286,13 +287,13 @@ void Guard::reap_worker() {
          {{"pid", worker_}});
 }
 
-// Nothing may stand between the worker's end and the restore: not a message, nor its cost.
+// Queues the report: writing it must not delay the restore after the worker's end.
 void Guard::report(LogLevel level, std::string text, LogFields fields, LogPlace at) noexcept {
   try_to([&] { reports_.waiting.push_back({level, std::move(text), std::move(fields), at}); });
 }
 
-// In a process of its own where they go to a file, whose disk may not answer. While that one waits
-// they are kept.
+// Writes to a file in a process of its own, because its disk may not answer. Reports are queued
+// while that process waits.
 void Guard::write_reports() {
   const auto write_all = [this] {
     for (const LogRecord& each : reports_.waiting) hooks_.log.write(each);
@@ -337,8 +338,8 @@ Result<UniqueFd> Guard::take(const std::string& name) const {
                     fmt::format("{}, pid {}", options_.owner, ::getpid()));
 }
 
-// A lock on a file that is not at its path any more keeps nobody out: who cleans up the run folder
-// would have two governors on a GPU. The old descriptor is held until the new one is.
+// A lock on a file that is no longer at its path excludes no process: after a clean-up of the run
+// folder, a GPU could have two governors. The old descriptor is held until the new one is.
 void Guard::look_at_leases() {
   if (clock_.now() - leases_.looked_at < kLookAtLeasesEvery) return;
   leases_.looked_at = clock_.now();
@@ -348,8 +349,8 @@ void Guard::look_at_leases() {
     if (!is_lease_of(lease.get(), options_.run_folder, name)) look_at_lease(name, lease);
 }
 
-// It was removed. The worker hears what became of it; of one that somebody else has at the second
-// look: `derate restore` holds it for a moment.
+// The lease's file was removed. The worker gets the new lease, or the message `lost` if another
+// process holds it at the second look: `derate restore` holds it for a moment.
 void Guard::look_at_lease(const std::string& name, UniqueFd& lease) {
   auto anew = take(name);
   if (anew.ok()) {
@@ -396,7 +397,7 @@ void Guard::take_messages() {
   }
 }
 
-// From a worker that is gone only what the restore and the exit code need.
+// From a worker that is gone, only the messages for the restore and the exit code count.
 void Guard::take(const Message& said) {
   if (said.kind == Message::Kind::started) adopted_ = said.number;
   if (worker_status_ || ending_.killed_at) return;
@@ -428,7 +429,7 @@ void Guard::look_around(Duration at_most) {
   try_to([&] { write_reports(); });
 }
 
-// What it has said may lie unread where this process was held up itself.
+// If the guard itself was held up, messages of the worker may still be unread.
 bool Guard::is_silent() {
   if (clock_.now() - last_beat_ <= options_.silence) return false;
   if (link_.valid()) take_messages();
@@ -458,7 +459,7 @@ void Guard::supervise() {
   }
 }
 
-// Whatever fails on the way, the worker is watched until it is gone.
+// Supervises the worker until it is gone, even if a step fails.
 void Guard::supervise_to_its_end() {
   bool over = false;
   while (!over && !ending_.left_behind)
@@ -468,15 +469,15 @@ void Guard::supervise_to_its_end() {
     });
 }
 
-// They are read from a disk, which may not answer: in a process of its own, for kLookTime. Of what
-// that has not said by then every domain may be left whose lease the worker had.
+// The journals are read by a process of its own, for kLookTime, because their disk may not answer.
+// If it has not answered by then, every domain with a lease of the worker may be left.
 std::vector<DomainId> Guard::left_over() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return hooks_.left_over(worker_);
   const UniqueFd in(ends[0]);
   UniqueFd out(ends[1]);
   const pid_t process = ::fork();
-  if (process < 0) return hooks_.left_over(worker_);  // no process is to be had
+  if (process < 0) return hooks_.left_over(worker_);  // no process can be started
   if (process == 0)
     ::_exit(exit_code_in_child([&] {
       std::string text;
@@ -519,14 +520,14 @@ void Guard::restore_what_is_left() {
   outcome_.not_restored = std::move(done.not_restored);
 }
 
-// A child that may wait for a disk is left behind then.
+// A child that may wait for a disk is abandoned after kTidyTime.
 void Guard::await_child(pid_t process) {
   const Instant end = clock_.now() + kTidyTime;
   while (process > 0 && ::waitpid(process, nullptr, WNOHANG) == 0 && clock_.now() < end)
     clock_.sleep_until(clock_.now() + milliseconds(2));
 }
 
-// What the worker's end has left to be said and to be removed.
+// Writes the pending reports and removes the worker's unfinished files.
 void Guard::tidy_up() {
   await_child(reports_.writer);
   try_to([&] { write_reports(); });
@@ -548,8 +549,8 @@ pid_t inherited_child(pid_t worker) {
   return 0;
 }
 
-// False once it has ended: with its status where that can be had. While a call of the dead worker
-// does not return, the command is still that one's child.
+// False once the command has ended, with its status if that is available. While a call of the dead
+// worker does not return, the command is still the worker's child.
 bool Guard::adopted_runs(std::optional<int>& status) const {
   int now = 0;
   const pid_t dead = ::waitpid(adopted_, &now, WNOHANG);
@@ -586,9 +587,9 @@ int code_of(const RestoreStep& step) {
   return step.afterwards();
 }
 
-// No process is to be had (pids.max, RLIMIT_NPROC, memory). A driver that hangs holds up the
-// domains after it here; not to restore them would be worse. What may wait for a disk comes after
-// the last of them.
+// Restores without processes, if none can be started (pids.max, RLIMIT_NPROC, memory). A driver
+// that hangs then delays the domains after it, which is better than no restore. Steps that may wait
+// for a disk come after the last domain.
 void restore_here(const std::vector<DomainId>& domains, const Restore& restore,
                   const std::function<void()>& alive, RestoreOutcome& out) {
   std::vector<std::pair<DomainId, RestoreStep>> done;
@@ -613,17 +614,17 @@ void Guard::report_death(bool killed) {
            {{"pid", worker_}});
 }
 
-// From the worker's end to the restore nothing is written and no disk is waited for, and what fails
-// is done without.
+// From the worker's end to the restore, nothing is written and no disk is waited for. Steps that
+// fail are skipped.
 Result<GuardOutcome> Guard::run() {
   TRY(start());
   supervise_to_its_end();
-  if (link_.valid()) try_to([&] { take_messages(); });  // its last words
+  if (link_.valid()) try_to([&] { take_messages(); });  // its last messages
   const bool killed = !worker_status_ || WIFSIGNALED(*worker_status_);
   outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
   outcome_.worker_failed = killed;
   try_to([&] { report_death(killed); });
-  // Before any restorer is one.
+  // Must run before a restorer becomes another child of the guard.
   if (killed && adopted_ <= 0) try_to([&] { adopted_ = inherited_child(worker_); });
   restore_what_is_left();
   leases_.held.clear();
@@ -726,8 +727,8 @@ std::vector<DomainId> GuardLink::take_lost() {
   return std::exchange(lost_, {});
 }
 
-// True: it was news of a lease. A renewed one is kept in addition to the descriptor that lease()
-// gave: this process outlives the guard with its leases.
+// Returns whether the message was about a lease. A renewed lease is kept in addition to the
+// descriptor from lease(): this process may outlive the guard.
 bool GuardLink::hear_of_lease(const GuardMessage& news, UniqueFd& lease) {
   const bool renewed = news.kind == Message::Kind::renewed;
   if (!renewed && news.kind != Message::Kind::lost) return false;
@@ -765,7 +766,7 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
   if (name.size() >= GuardMessage{}.name.size())
     return Error{Errc::invalid_argument, fmt::format("'{}': allowed are {} characters", name,
                                                      GuardMessage{}.name.size() - 1)};
-  // A guard that has just not answered for one domain is not waited for again for each other one.
+  // After a guard has not answered for one domain, the wait for each other domain is shorter.
   const Instant now = SystemClock().now();
   const bool silent = gave_up_ && now - *gave_up_ < kReplyTime;
   const Instant end = now + (silent ? kReplyTimeOfSilent : kReplyTime);
@@ -787,7 +788,7 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
     if (answer.kind == Message::Kind::refused) {
       if (!std::exchange(lay_here, false))
         return Error{static_cast<Errc>(answer.number), answer.text.data()};
-      ask_for(name);  // the lease of an answer that came too late, which is closed now
+      ask_for(name);  // the answer came too late, and its lease is closed now
       continue;
     }
     if (is_lease_of(reply->fd.get(), run_folder_, name)) {

@@ -1,10 +1,10 @@
-// The process that outlives the one with the domains (GPUs). It starts the worker, holds its
-// leases, watches its heartbeat, and when the worker is gone, however that came, has what the
-// journal names restored in processes of their own. It makes no driver call itself, so nothing can
-// hang it. Each second it looks whether its leases are at their path, and takes anew those that are
-// not. If no process can be started it restores by itself, one domain after the other. From
-// the worker's end to the last restore it writes no message and waits for no disk: both come after.
-// A worker that has ended counts as gone even while a call of it does not return.
+// The process that outlives the one with the domains (GPUs). It starts the worker, holds its leases
+// and watches its heartbeat. When the worker is gone for any reason, it starts processes that
+// restore the domains in the journal. The guard makes no driver call, so nothing can hang it. Each
+// second it checks that its leases are at their path, and takes removed ones anew. If no process
+// can be started, it restores by itself, one domain after the other. From the worker's end to the
+// last restore it writes no message and waits for no disk. A worker that has ended counts as gone
+// even while one of its calls does not return.
 #pragma once
 
 #include <sys/types.h>
@@ -40,8 +40,8 @@ class GuardLink {
   // Reports that the worker lives; to be called each beat_every() at least.
   void beat();
   Duration beat_every() const { return beat_every_; }
-  // Reports that the worker has begun its work, and in a sentence what it does; again where that
-  // has changed.
+  // Reports that the worker has begun its work, with a sentence about it. Called again if the
+  // sentence changes.
   void ready(std::string_view status = {});
   // Takes a lease on the domain, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
@@ -54,8 +54,8 @@ class GuardLink {
   // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.
   void started(pid_t child);
 
-  // The domains whose lease's file was removed, and whose lease somebody else has by now: each
-  // once. The worker restores and releases them.
+  // Returns, once each, the domains whose lease's file was removed and whose lease another process
+  // holds by now. The worker restores and releases them.
   std::vector<DomainId> take_lost();
 
   // The guard is gone: restore and end.
@@ -63,7 +63,7 @@ class GuardLink {
   int fd() const { return socket_.get(); }
 
   static constexpr Duration kReplyTime = std::chrono::seconds(5);
-  // Of a guard that has not answered within the last kReplyTime.
+  // The wait for a guard that has not answered within the last kReplyTime.
   static constexpr Duration kReplyTimeOfSilent = std::chrono::seconds(2);
 
  private:
@@ -79,8 +79,8 @@ class GuardLink {
   Duration beat_every_;
   std::uint32_t last_request_ = 0;
   std::vector<GuardMessage> waiting_;  // to be sent, in order
-  std::optional<Instant> gave_up_;     // waiting for an answer
-  // By name: leases that were granted, and what took their place when their files were removed.
+  std::optional<Instant> gave_up_;     // time of the last wait without an answer
+  // By name: granted leases, and their replacements after their files were removed.
   std::map<std::string, UniqueFd> held_;
   std::vector<DomainId> lost_;
 };
@@ -96,9 +96,9 @@ struct GuardOptions {
   bool adopt = false;  // wait for the worker's child when the worker is gone, and take its code
 };
 
-// One domain is restored, or is not: the exit code of a process that did it. `afterwards` may wait
-// for a disk: of several domains that one process restores it comes after all of them; it gives an
-// exit code, too.
+// The restore of one domain: the exit code of its process. `afterwards` may wait for a disk and
+// returns an exit code, too. If one process restores several domains, it calls `afterwards` after
+// all of them.
 struct RestoreStep {
   int code = 0;
   std::function<int()> afterwards;
@@ -111,20 +111,20 @@ using Restore = std::function<RestoreStep(const DomainId& domain)>;
 struct GuardHooks {
   // In the worker's process; what it returns is its exit code.
   std::function<int(GuardLink& link)> work;
-  // In a process of its own, which is not waited for where it hangs: the domains that this worker
-  // has not restored, by the journal.
+  // Returns the domains that this worker has not restored, by the journal. Runs in a process of its
+  // own, which is abandoned if it hangs.
   std::function<std::vector<DomainId>(pid_t worker)> left_over;
-  // In a process of its own: restores one domain, where there is something to restore. In the guard
-  // itself, one domain after the other, where no process is to be had.
+  // Restores one domain, if there is anything to restore, in a process of its own. If no process
+  // can be started, it runs in the guard, one domain after the other.
   Restore restore;
-  // In a process of its own after all that, which may wait for a disk: removes what the worker had
-  // begun to write. Empty: nothing.
+  // Removes the worker's unfinished files. Runs after the restores, in a process of its own, and
+  // may wait for a disk. Empty: nothing to do.
   std::function<void()> tidy = {};
   // In the guard: each time around its loop, at least once a second.
   std::function<void()> alive = [] {};
   std::function<void(std::string_view status)> ready = [](std::string_view) {};
-  // In the guard: each second while the worker lives, when it looks whether its leases are still at
-  // their path. Not while it restores: it may look at files. A warning to be logged; empty: none.
+  // Runs in the guard each second while the worker lives, with the check of the leases. It may look
+  // at files, so it does not run during a restore. Returns a warning to be logged; empty: none.
   std::function<std::string()> each_second = [] { return std::string(); };
   Log log = {};  // of the guard itself
 };
@@ -141,10 +141,10 @@ struct RestoreOutcome {
   std::vector<DomainId> restored = {}, not_restored = {};
 };
 
-// Restores each domain in a process of its own, all at once; one that takes longer than `patience`
-// is killed and counts as not restored; both lists sorted. A domain for which no process is to be
-// had is restored in this one, one after the other, however long that takes. `alive` is called now
-// and then. The process has one thread.
+// Restores all domains at once, each in a process of its own. A process that takes longer than
+// `patience` is killed, and its domain counts as not restored. Both lists are sorted. If no process
+// can be started, this process restores the domains one after the other, without a time limit.
+// `alive` is called now and then. The calling process must have one thread.
 RestoreOutcome restore_side_by_side(
     const std::vector<DomainId>& domains, const Restore& restore, Duration patience, Clock& clock,
     const std::function<void()>& alive = [] {});

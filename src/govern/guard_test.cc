@@ -66,7 +66,7 @@ class GuardTest : public testing::Test {
     for (int i = 0; i < 1000 && !noted(part); ++i) clock.sleep_until(clock.now() + 10ms);
     return noted(part);
   }
-  // Of a process that nobody waits for: until the test is over.
+  // Waits for a process that is not this one's child, until the test is over.
   void wait_for_the_end() const {
     while (std::filesystem::exists(folder) && !noted("over")) nap();
   }
@@ -140,7 +140,7 @@ TEST_F(GuardTest, AStoppedWorkerIsASilentOne) {
   EXPECT_TRUE(noted("restored GPU-1"));
 }
 
-// A message can have to wait for whoever reads it; a GPU cannot.
+// A message may block on its reader; the restore of a GPU must not wait.
 TEST_F(GuardTest, MessagesComeAfterTheRestore) {
   const auto first = [this](const std::string& a, const std::string& b) {
     const std::string text = *read_file(folder + "/log");
@@ -156,7 +156,7 @@ TEST_F(GuardTest, MessagesComeAfterTheRestore) {
   EXPECT_TRUE(first("has said nothing for", "was killed by signal 9"));
 }
 
-// pids.max and RLIMIT_NPROC are alike to fork(); root is free of the second.
+// For fork(), pids.max and RLIMIT_NPROC are alike; root is exempt from the second.
 TEST_F(GuardTest, WithoutProcessesTheDomainsAreRestoredInThisOne) {
   std::filesystem::permissions(folder, std::filesystem::perms::all);
   const std::string seen = as_who_is_not_root([this] {
@@ -170,7 +170,7 @@ TEST_F(GuardTest, WithoutProcessesTheDomainsAreRestoredInThisOne) {
     const auto restore = [&](const DomainId& domain) -> RestoreStep {
       in += short_name(domain) + " ";
       if (domain.name == "GPU-2") throw std::bad_alloc();
-      // The disk comes after every device.
+      // The steps that need the disk come after every device.
       return {domain.name == "GPU-3" ? 1 : 0, [&in] { return in += "disk ", 0; }};
     };
     const RestoreOutcome done = restore_side_by_side(
@@ -181,7 +181,7 @@ TEST_F(GuardTest, WithoutProcessesTheDomainsAreRestoredInThisOne) {
   EXPECT_EQ(seen, "GPU-1 GPU-2 GPU-3 GPU-4 disk disk 22");
 }
 
-// What waited would be ended by this, and fail the test.
+// The alarm ends a test that blocks, so that it fails.
 class NotWaitedFor : public GuardTest {
  protected:
   NotWaitedFor() { ::alarm(30); }
@@ -200,7 +200,7 @@ TEST_F(NotWaitedFor, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestore) {
   EXPECT_LT(text.find("restored GPU-2"), text.find("tidied"));
 }
 
-// The journals may lie on a disk that answers nobody.
+// The disk of the journals may not answer.
 TEST_F(NotWaitedFor, WhoReadsWhatIsLeftAndAllThatWasHeldIsRestored) {
   hooks.left_over = [this](pid_t) {
     wait_for_the_end();
@@ -214,7 +214,7 @@ TEST_F(NotWaitedFor, WhoReadsWhatIsLeftAndAllThatWasHeldIsRestored) {
   note("over");
 }
 
-// Its disk may not answer.
+// The file's disk may not answer.
 TEST_F(NotWaitedFor, AFileThatMessagesGoTo) {
   hooks.log = Log([this](const LogRecord& record) {
     note(record.text);
@@ -237,7 +237,7 @@ TEST_F(NotWaitedFor, AFileThatMessagesGoTo) {
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
-// What it has said before is of no use to anybody, and can take time.
+// After the worker's death its earlier messages are of no use and may take time.
 TEST_F(GuardTest, OfADeadWorkersMessagesNothingIsDoneBeforeTheRestore) {
   hooks.ready = [this](std::string_view) { note("was ready"); };
   hooks.work = [this](GuardLink& link) {
@@ -259,7 +259,7 @@ TEST_F(GuardTest, OfADeadWorkersMessagesNothingIsDoneBeforeTheRestore) {
   EXPECT_FALSE(noted("was ready"));
 }
 
-// The guard may be held up itself, while it looks at its leases.
+// The guard itself may be held up while it looks at its leases.
 TEST_F(GuardTest, BeatsThatLieUnreadAreHeard) {
   hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.each_second = [this] {
@@ -323,7 +323,7 @@ TEST_F(GuardTest, LeasesAreHeldByBothAndTheSecondGovernorIsToldWho) {
   EXPECT_TRUE(take_lease(folder, "GPU-1", "later").ok());
 }
 
-// Who cleans up the run folder must not let a second governor in.
+// A clean-up of the run folder must not let a second governor in.
 TEST_F(GuardTest, ALeaseWhoseFileIsRemovedIsTakenAnewByBoth) {
   hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [this](GuardLink& link) {
@@ -346,7 +346,7 @@ TEST_F(GuardTest, ALeaseWhoseFileIsRemovedIsTakenAnewByBoth) {
   EXPECT_TRUE(wait_until_noted("lease kept"));
 }
 
-// It may not have written to the GPU yet: no journal keeps the other one away.
+// The worker may not have written to the GPU yet, so no journal keeps the other governor away.
 TEST_F(GuardTest, TheWorkerHearsOfALeaseThatSomebodyElseHasNow) {
   hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [this](GuardLink& link) {
@@ -512,14 +512,14 @@ TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
 
 // --- a worker whose end does not come to an end --------------------------------------------------
 
-// One of its threads is held by a debugger at its exit, as a driver or a disk holds one in a call
-// that cannot be killed: the process is dead and cannot be waited for.
+// A debugger holds one of the worker's threads at its exit, as a driver or a disk holds a thread in
+// a call that cannot be killed: the process is dead and cannot be reaped.
 class HeldThread : public GuardTest {
  protected:
   HeldThread() { options.silence = 20s; }
   ~HeldThread() override { note("over"); }
 
-  // False: nobody may debug here.
+  // False: this user may not debug here.
   bool hold_a_thread() {
     int to_debugger[2], from_debugger[2];
     if (::pipe(to_debugger) != 0 || ::pipe(from_debugger) != 0) return false;

@@ -31,7 +31,7 @@ std::string joined(const std::set<std::string>& names) {
 
 }  // namespace
 
-// Whether there is a place for one more of that user's.
+// Makes room for one more source of the user; false: there is no place.
 template <class T>
 bool HeartbeatRegistry::make_room(std::vector<T>& sources, std::uint32_t uid, Instant now) {
   const auto claim_of = [&](std::uint32_t of, Instant used) {
@@ -112,7 +112,7 @@ void HeartbeatRegistry::add_launches(const LaunchProgress& progress,
     return;
   }
   const bool own = process && (progress.uid == 0 || process->uid == progress.uid);
-  // The page of a process that has ended does not speak for who has its number now.
+  // If the process has ended, its page does not count for another process with the same PID.
   if (!own || (progress.started != 0 && progress.started != process->started)) return;
   HeartbeatSource* const found = source_for(std::move(key), process, progress.time);
   if (found == nullptr) return;
@@ -202,8 +202,8 @@ int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessT
 
 namespace {
 
-// A number can be of another view of the machine than ours. If its sender works on GPUs (`own`), it
-// means one of these: the one with that number, else the only one.
+// The sender may have another view of the machine, so its numbers may mean other GPUs. If it works
+// on GPUs (`own`), its number means one of these: the GPU with that number, or else the only one.
 void keep_own(const std::string& name, const std::vector<bool>& own, std::vector<bool>& meant) {
   const bool number = name.find_first_not_of("0123456789") == std::string::npos;
   const auto works_on = std::count(own.begin(), own.end(), true);

@@ -25,7 +25,7 @@ struct GpuTenants {
   GpuId id;
   std::vector<GpuProcessTenant> tenants;
   std::optional<Fraction> policy_delta;
-  // Its driver lists the clients of an MPS server, too: from Volta on.
+  // The driver also lists the clients of an MPS server (Volta and later).
   bool lists_mps_clients = false;
 };
 
@@ -47,9 +47,9 @@ class HeartbeatRegistry {
   // A count stands for a shared GPU when its process leads by this share of the SMs' time.
   static constexpr Fraction kLead{0.10};
 
-  // Whose share of messages and places a user takes (service/transport/subordinate_ids.h). People
-  // who have a process on a GPU, by the last status(), come first where places are few
-  // (core/fair_place.h).
+  // Maps a user to the person whose quota of messages and places it uses
+  // (service/transport/subordinate_ids.h). If places are few, people with a process on a GPU at the
+  // last status() come first (core/fair_place.h).
   using PersonOf = std::function<std::uint32_t(std::uint32_t uid)>;
   void people(PersonOf person) { person_ = std::move(person); }
 
@@ -58,7 +58,7 @@ class HeartbeatRegistry {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
   };
-  // Whether the user's person may send one more message now: kPerSecond, and kAtOnce in a burst.
+  // Whether the user's person may send one more message now: kPerSecond, with bursts of kAtOnce.
   bool admit(std::uint32_t uid, Instant now);
   void count_malformed() { ++counts_.malformed; }
   void count_too_many() { ++counts_.too_many; }
@@ -68,7 +68,7 @@ class HeartbeatRegistry {
   // How far a process is by what it launches, where that counts its work: without a state it does
   // so no more. The process's own beats come before it.
   void add_launches(const LaunchProgress& progress, const std::optional<ProcessFacts>& process);
-  // The process has ended: what it reported, and what was announced of it, goes with it.
+  // The process has ended: removes its reports and announcements.
   void forget(const ProcessId& ended);
   // The work of each GPU, in their order. Drops sources that have expired.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
@@ -124,7 +124,7 @@ class HeartbeatRegistry {
 
   template <class T>
   bool make_room(std::vector<T>& sources, std::uint32_t uid, Instant now);
-  // Null: there is no place for one more.
+  // Null: no place is left.
   HeartbeatSource* source_for(SourceKey key, const std::optional<ProcessFacts>& process,
                               Instant time);
   void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
@@ -142,7 +142,7 @@ class HeartbeatRegistry {
                          const PromiseRules& rules);
 
   PersonOf person_ = [](std::uint32_t uid) { return uid; };
-  std::set<std::uint32_t> working_;  // people
+  std::set<std::uint32_t> working_;  // people with a process on a GPU
   std::vector<HeartbeatSource> sources_;
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;

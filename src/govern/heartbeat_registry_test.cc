@@ -113,7 +113,7 @@ TEST(HeartbeatRegistry, WhatAProcessReportedEndsWithIt) {
   beats.say(process(18), "done=6 job=8");
   ProcessFacts next = process(17);
   next.started = 6;
-  beats.registry.forget(next);  // another process of that number
+  beats.registry.forget(next);  // another process with the same PID
   EXPECT_EQ(beats.registry.sources(), 2u);
   beats.registry.forget(process(17));
   EXPECT_EQ(beats.registry.sources(), 1u);
@@ -121,19 +121,19 @@ TEST(HeartbeatRegistry, WhatAProcessReportedEndsWithIt) {
   EXPECT_EQ(beats.registry.announced(process(18)).job, "8");
 }
 
-// The number of a process above another can be given out again as well.
+// The PID of a parent can be reused as well.
 TEST(HeartbeatRegistry, AProcessIsAboveAnotherByItsStartToo) {
   Heartbeats beats;
   ProcessFacts shell = process(9), work = process(17);
   work.session = 9;
-  work.ancestors = {{9, 4}};  // of the shell that started it, which has ended
+  work.ancestors = {{9, 4}};  // the shell that started it, which has ended
   beats.say(shell, "delta=0.1 job=3");
   EXPECT_EQ(beats.registry.announced(work), Announced{});
   work.ancestors = {{9, 5}};
   EXPECT_EQ(beats.registry.announced(work), (Announced{"0.1", "3"}));
 }
 
-// However many ids send, with work or without, who works is heard.
+// A user with work is heard, however many ids send, with or without work.
 TEST(HeartbeatRegistry, ACrowdWithoutWorkPushesNobodyOutWhoWorks) {
   Heartbeats beats;
   beats.gpus[0].tenants = {tenant(process(17))};
@@ -202,8 +202,8 @@ TEST(HeartbeatRegistry, RootSpeaksOfAnyGpuThatItNames) {
   EXPECT_EQ(max_loss(*throughput_promise(beats.at(1).status)), Fraction(0.02));
 }
 
-// A job sees the node's GPU 1 alone, as its GPU 0: its count is none of the job on the node's GPU
-// 0.
+// A job sees only the node's GPU 1, as its GPU 0: its count does not belong to the job on the
+// node's GPU 0.
 TEST(HeartbeatRegistry, ANumberOfAnotherViewIsTheGpuWhereItsSenderWorks) {
   for (const std::uint32_t user : {kAnn, 0u}) {
     Heartbeats beats;
@@ -213,7 +213,7 @@ TEST(HeartbeatRegistry, ANumberOfAnotherViewIsTheGpuWhereItsSenderWorks) {
     EXPECT_EQ(beats.done(0), std::nullopt);
     EXPECT_EQ(beats.done(1), 5);
   }
-  // One that works on several, none of which has that number: nobody knows which it means.
+  // A sender on several GPUs, none with that number: its GPU is not known.
   Heartbeats several;
   several.gpus.resize(3);
   several.gpus[2].id = {2, "GPU-c"};
@@ -430,7 +430,7 @@ TEST(HeartbeatRegistry, LaunchesOfWhoHadTheNumberAreNotThoseOfWhoHasIt) {
   const LaunchState state{.phase = 1, .done = 500, .unsteadiness = 0.004};
   beats.registry.add_launches({.pid = 17,
                                .uid = kAnn,
-                               .started = 4,  // 5 is that of the process that has it now
+                               .started = 4,  // the process that has the PID now started at 5
                                .gpu = "GPU-b",
                                .time = beats.now,
                                .state = state},

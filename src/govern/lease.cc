@@ -26,7 +26,7 @@ namespace {
 constexpr int kMostTries = 8;  // each time that the file has become another one meanwhile
 constexpr Duration kReplaceTime = std::chrono::seconds(1);
 
-// A folder that nobody can write is no matter of this user's rights.
+// Only EACCES and EPERM are about this user's rights; a read-only folder is an io error.
 Error lock_error(const std::string& path, int number) {
   const bool denied = number == EACCES || number == EPERM;
   return {denied ? Errc::no_permission : Errc::io,
@@ -39,7 +39,7 @@ std::string lease_path(const std::string& run_folder, const std::string& name) {
 
 // --- processes -----------------------------------------------------------------------------------
 
-// Of /proc/PID/stat, from the state on: of proc_pid_stat(5) the fields 3, 22 and 52.
+// Offsets in /proc/PID/stat from the state on: fields 3, 22 and 52 of proc_pid_stat(5).
 constexpr std::size_t kStateField = 0, kStartField = 19, kStatusField = 49;
 
 std::vector<std::string> stat_fields(std::int64_t pid) {
@@ -117,7 +117,7 @@ Result<void> write_holder(int fd, const std::string& path, const std::string& ow
   const std::string text = fmt::format("{}\n{} {}\n", owner, ::getpid(), process_start(::getpid()));
   if (::ftruncate(fd, 0) != 0) return lock_error(path, errno);
   if (::pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) return {};
-  // It is the lock that counts: where there is no room for a name, the holder is not known.
+  // The lock is what counts. If there is no room for the name, the holder is not known.
   if (errno == ENOSPC || errno == EDQUOT) return {};
   return lock_error(path, errno);
 }

@@ -47,13 +47,13 @@ LeaseHolder lease_holder(const std::string& run_folder, const std::string& name)
 // "derated, pid 17", or "an unknown process" and who is named in its place.
 std::string describe(const LeaseHolder& holder);
 
-// When that process was started, in the kernel's ticks: with it the number means one process. 0:
-// there is no such process, or it has ended and nobody has waited for it.
+// Start time of the process in the kernel's ticks, which together with the PID identifies it. 0:
+// the process does not exist, or has ended and was not reaped.
 std::uint64_t process_start(std::int64_t pid);
 
-// Of a process that has ended and that nobody has waited for: its status as wait(2) has it. One of
-// its threads may still be in a call that cannot be killed; then nobody can wait for it. Empty: the
-// process lives, or there is none.
+// Status, as from wait(2), of a process that has ended and was not reaped. If one of its threads is
+// still in a call that cannot be killed, it cannot be reaped. Empty: the process lives, or does not
+// exist.
 std::optional<int> status_of_ended(std::int64_t pid);
 
 // Whether that descriptor is the lease of that domain and of no other.

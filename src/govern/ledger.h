@@ -16,8 +16,8 @@ struct GpuFigures {
   Duration time{};                           // from the first reading to the last
   std::optional<Joules> energy, integrated;  // `integrated`: by power readings alone
   bool from_counter = false;
-  Duration counter_still{};           // that it did not move, though it was read: power stands in
-  std::optional<double> check_ratio;  // integrated / counted; empty: too short to be compared
+  Duration counter_still{};           // the counter was read and did not move: power stands in
+  std::optional<double> check_ratio;  // integrated / counted; empty: too short to compare
   std::optional<Watts> mean_power;
   std::optional<Megahertz> mean_clock;
   // Time by clock: measured, and locked, or what a dry run would lock. The GPU's own control is

@@ -14,7 +14,7 @@
 namespace derate {
 namespace {
 
-// A pipe that nobody reads stands for a disk that does not answer: what waited would be ended.
+// A pipe without a reader stands for a disk that does not answer; a wait would fail the test.
 TEST(RecordsFile, OnAThreadAFileThatTakesNothingIsNotWaitedFor) {
   const Folder folder;
   const std::string path = folder.file("records");

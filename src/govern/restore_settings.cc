@@ -19,8 +19,8 @@ Result<void> restore_knob(KnobControl& control, const KnobInfo& knob, const Jour
     return control.reset_knob(knob);
   if (!state.found) return {};  // it could not be read, so there is nothing to restore
   auto written = control.write_knob(knob, *state.found);
-  // An earlier version took from the configuration what this GPU cannot have: its own control is
-  // better than what we set, which would stay for ever.
+  // An earlier version accepted from the configuration a clock that this GPU does not have. The
+  // GPU's own control is better than our setting, which would stay forever.
   if (!written.ok() && written.error().code == Errc::invalid_argument &&
       knob.restore == KnobInfo::Restore::configured)
     return control.reset_knob(knob);

@@ -28,7 +28,7 @@ TEST(RestoreSettings, OnlyWhatWasWrittenInTheOrderOfTheRows) {
   EXPECT_FALSE(entry.any_written());
 }
 
-// What [found] named was not always checked, and journals outlive versions.
+// Earlier versions did not always check the clocks of [found], and journals outlive versions.
 TEST(RestoreSettings, AConfiguredLockThatTheGpuRefusesIsReset) {
   struct Picky : ClockControl {
     Result<void> lock_sm_clock(Megahertz, Megahertz) override {
@@ -45,7 +45,8 @@ TEST(RestoreSettings, AConfiguredLockThatTheGpuRefusesIsReset) {
   EXPECT_TRUE(restore_settings(control, entry).ok());
   EXPECT_EQ(control.resets, 1);
   EXPECT_FALSE(entry.any_written());
-  // What was read before the first write is not the configuration's: it fails, and is reported.
+  // A setting that was read before the first write is not from the configuration: its error is
+  // returned.
   entry = written({{kPowerLimit, {one_value(300), true}}});
   EXPECT_FALSE(restore_settings(control, entry).ok());
 }

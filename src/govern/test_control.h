@@ -34,7 +34,7 @@ class TestControl final : public ClockControl {
   GpuSettings now{Watts(300), {}, {}};
   bool refuse = false;
   Errc refused_with = Errc::no_permission;
-  std::function<void()> on_next_call;  // once
+  std::function<void()> on_next_call;  // called once
 
  private:
   Result<void> answer() {

@@ -29,9 +29,9 @@ struct CgroupLabels {
 // labels.
 CgroupLabels parse_cgroup(std::string_view text);
 
-// The user whose control group it is, by a text as above: below user.slice/user-UID.slice, which
-// systemd makes for who logs in, or Slurm's uid_UID. Root alone puts a process there or takes it
-// away. Empty: none, or root's own.
+// The user of a control group, by a text as above: below user.slice/user-UID.slice, which systemd
+// creates at login, or Slurm's uid_UID. Only root can move a process into or out of it. Empty: no
+// user, or root.
 std::optional<std::uint32_t> user_of(std::string_view text);
 
 // SLURM_JOB_ID in a text of /proc/PID/environ; empty when it is not there or is no number. A

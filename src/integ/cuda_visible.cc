@@ -17,13 +17,13 @@ namespace {
 constexpr std::string_view kGpu = "GPU-", kMig = "MIG-", kOldMig = "MIG-GPU-";
 constexpr std::string_view kByPci = "PCI_BUS_ID";
 
-// What an item of the list means. Two items that mean the same device hide all devices.
+// The device that an item of the list means. Two items with the same device hide all devices.
 struct Device {
   int gpu = 0;
   int gpu_instance = -1, compute_instance = -1;  // -1: the whole GPU
   bool operator==(const Device&) const = default;
 };
-// Empty: the item names no device.
+// Returns empty if the item names no device.
 using Find = std::function<Result<std::optional<Device>>(std::string_view item)>;
 
 Error not_known(std::string_view value, const std::string& why) {
@@ -37,7 +37,7 @@ std::string silence(const SeenGpus& seen) {
                      seen.silent.size() == 1 ? "does" : "do");
 }
 
-// Reading ends at the first item that names no device.
+// Reads up to the first item that names no device.
 Result<std::vector<Device>> read_items(std::string_view value, const Find& find) {
   std::vector<Device> out;
   for (const std::string_view item : split(value, ',')) {
@@ -49,8 +49,8 @@ Result<std::vector<Device>> read_items(std::string_view value, const Find& find)
   return out;
 }
 
-// As strtoul(3) in base 10, of which the driver keeps 32 bits as an int: blanks, a sign, digits;
-// the rest does not count. Empty: no number.
+// Parses like strtoul(3) in base 10, of which the driver keeps 32 bits as an int: blanks, a sign,
+// digits; the rest is ignored. Empty: not a number.
 std::optional<std::int32_t> number_of(std::string_view item) {
   while (!item.empty() && std::isspace(static_cast<unsigned char>(item.front())) != 0)
     item.remove_prefix(1);
@@ -65,8 +65,8 @@ std::optional<std::int32_t> number_of(std::string_view item) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(negative ? 0 - *number : *number));
 }
 
-// The digits of a UUID behind its prefix: dashes do not count, nor does the case, nor what follows
-// the last one. Empty: there are none, or something else stands among them.
+// The digits of a UUID after its prefix. Dashes, case and text after the 32nd digit are ignored.
+// Empty: there are no digits, or another character is among them.
 std::string digits_of(std::string_view uuid, std::string_view prefix) {
   constexpr std::size_t kDigits = 32;
   std::string out;
@@ -80,7 +80,7 @@ std::string digits_of(std::string_view uuid, std::string_view prefix) {
   return out;
 }
 
-// The only device whose name begins so, and whether that is its whole name.
+// The only device whose name has this prefix, and whether the prefix is the whole name.
 struct Named {
   std::optional<Device> device = {};
   bool whole = false;
@@ -100,7 +100,7 @@ Named only_one(const std::string& digits, const std::vector<Naming>& all) {
   return out;
 }
 
-// `whole_alone`: without those in MIG mode.
+// `whole_alone`: leaves out the GPUs in MIG mode.
 std::vector<Naming> names_of_gpus(const std::vector<SeenGpu>& gpus, bool whole_alone) {
   std::vector<Naming> out;
   for (int i = 0; i < static_cast<int>(gpus.size()); ++i) {
@@ -111,7 +111,7 @@ std::vector<Naming> names_of_gpus(const std::vector<SeenGpu>& gpus, bool whole_a
   return out;
 }
 
-// "MIG-GPU-UUID/1/0": the GPU, its GPU instance, and the compute instance in that.
+// "MIG-GPU-UUID/1/0": the GPU, its GPU instance, and the compute instance in that instance.
 Named instance_by_path(std::string_view item, const std::vector<SeenGpu>& gpus) {
   const auto parts = split(item.substr(kMig.size()), '/');
   if (parts.size() != 3) return {};
@@ -136,13 +136,13 @@ Named instance_by_name(std::string_view item, const std::vector<SeenGpu>& gpus) 
   return only_one(digits_of(item, kMig), all);
 }
 
-// The domain of a bus id has 8 digits in NVML, and 4 elsewhere.
+// The domain of a bus id has 8 digits in NVML and 4 elsewhere.
 std::string bus_key(const GpuId& id) {
   const std::string bus = to_lower(id.pci_bus_id);
   return bus.find(':') == 4 ? "0000" + bus : bus;
 }
 
-// Positions in PCI's order; NVML's own order where a GPU has no bus id.
+// Positions in PCI order; in NVML's order if a GPU has no bus id.
 std::vector<int> by_pci(const std::vector<SeenGpu>& gpus) {
   std::vector<int> out;
   for (int i = 0; i < static_cast<int>(gpus.size()); ++i) out.push_back(i);
@@ -152,7 +152,8 @@ std::vector<int> by_pci(const std::vector<SeenGpu>& gpus) {
   return out;
 }
 
-// Whether numbers count in PCI's order, or why nobody knows. All GPUs need no order.
+// Checks that numbers count in PCI order. Errors: the reason why not. If all GPUs are meant, the
+// order does not matter.
 Result<void> check_order(std::string_view value, std::string_view device_order,
                          const SeenGpus& seen, std::size_t wanted) {
   constexpr const char* kByUuid = "name GPUs by UUID there, or with -i";
@@ -182,7 +183,7 @@ Result<std::vector<Device>> read_numbers(std::string_view value, std::string_vie
       return std::optional<Device>();
     return std::optional(Device{order[static_cast<std::size_t>(*number)]});
   }));
-  // A number that is not there by what is seen can be that of a GPU that does not answer.
+  // A number beyond the listed GPUs may mean a GPU that does not answer.
   const bool begins = number_of(split(value, ',').front()).value_or(-1) >= 0;
   if (!out.empty() || (begins && !seen.silent.empty()))
     TRY(check_order(value, device_order, seen, out.size()));
@@ -191,7 +192,7 @@ Result<std::vector<Device>> read_numbers(std::string_view value, std::string_vie
 
 bool is_instance(const Device& device) { return device.gpu_instance >= 0; }
 
-// A name that is not there, or that is not whole, can be that of a GPU that does not answer.
+// A name that is not found, or not whole, may mean a GPU that does not answer.
 Result<std::vector<Device>> read_names(std::string_view value, const SeenGpus& seen) {
   const auto& gpus = seen.gpus;
   const bool unread = std::any_of(gpus.begin(), gpus.end(),
@@ -210,7 +211,7 @@ Result<std::vector<Device>> read_names(std::string_view value, const SeenGpus& s
               item, seen.silent.empty() ? "a GPU does not list its MIG instances" : silence(seen)));
     return named.device;
   }));
-  // A process has one MIG instance: the first (NVIDIA's MIG guide, and its CUDA guide).
+  // A process uses only one MIG instance, the first (NVIDIA's MIG guide and CUDA guide).
   const auto first = std::find_if(out.begin(), out.end(), is_instance);
   if (first != out.end() && first != out.begin())
     return not_known(value,

@@ -11,18 +11,19 @@
 
 namespace derate {
 
-// The positions in `seen.gpus` that a CUDA program sees with this value, in the order of the value.
-// Of MIG instances a program sees the first, which stands for its GPU. Empty: it sees no GPU.
+// Returns the positions in `seen.gpus` that a CUDA program sees with this value, in the order of
+// the value. Of several MIG instances a program sees the first, which stands for its GPU. Empty: it
+// sees no GPU.
 //
-// `device_order` is CUDA_DEVICE_ORDER; empty: it is not set. Numbers count in PCI's order where
-// that is PCI_BUS_ID or all GPUs are of one kind; a text that is no order hides all. Errors:
-// invalid_argument where numbers pick some of several GPUs and CUDA's order of them is not known,
-// and where an item can mean a GPU that does not answer; the message names ways out.
+// `device_order` is CUDA_DEVICE_ORDER; empty: it is not set. Numbers count in PCI order if it is
+// PCI_BUS_ID or if all GPUs are of one kind; an invalid order hides all. Errors: invalid_argument
+// if numbers pick some of several GPUs and CUDA's order is not known, or if an item may mean a GPU
+// that does not answer. The message names remedies.
 Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
                                            std::optional<std::string_view> device_order,
                                            const SeenGpus& seen);
 
-// The value hides every GPU, whichever there are: it begins with a number below 0.
+// Whether the value hides every GPU of any machine: it begins with a number below 0.
 bool hides_all_gpus(std::string_view value);
 
 }  // namespace derate

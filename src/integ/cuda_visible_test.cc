@@ -19,7 +19,7 @@
 namespace derate {
 namespace {
 
-// What a value shows, as "2 0"; "none"; "?" where the order is not known.
+// The GPUs that a value shows, as "2 0"; "none"; "?" if the order is not known.
 std::string shown(const std::string& value, const SeenGpus& seen,
                   const std::optional<std::string>& order = {}) {
   const auto gpus = cuda_visible_gpus(value, order, seen);
@@ -29,7 +29,7 @@ std::string shown(const std::string& value, const SeenGpus& seen,
   return out.empty() ? "none" : out;
 }
 
-// GPU-A as the beginning of a UUID, GPU-A-whole as all of it, <A> as its digits.
+// GPU-A stands for the beginning of a UUID, GPU-A-whole for all of it, <A> for its digits.
 std::string in_uuids(std::string value) {
   for (int gpu = 0; gpu < 4; ++gpu) {
     const std::string beginning = "GPU-" + std::string(1, static_cast<char>('A' + gpu));
@@ -46,7 +46,7 @@ std::string in_uuids(std::string value) {
 
 SeenGpus four() { return seen_gpus({"H200", "H200", "H200", "H200"}); }
 
-// Docs and code have one table: docs/run.md.
+// The documentation and the code share one table: docs/run.md.
 TEST(CudaVisible, TheTableOfTheDocumentIsWhatItDoes) {
   const auto page = read_file(std::string(DERATE_SOURCE_DIR) + "/docs/run.md");
   ASSERT_TRUE(page.ok());
@@ -89,7 +89,7 @@ SeenGpus machine_of(const Json& described) {
   return out;
 }
 
-// The Python reader is tested with the same.
+// The Python reader is tested with the same cases.
 TEST(CudaVisible, CasesOfBothReaders) {
   const auto text = read_file(std::string(DERATE_SOURCE_DIR) + "/tests/clients/cuda_visible.json");
   ASSERT_TRUE(text.ok());
@@ -101,7 +101,7 @@ TEST(CudaVisible, CasesOfBothReaders) {
   EXPECT_GE(all["cases"].size(), 50u);
 }
 
-// As a driver did it (tests/clients/cuda_driver.json says which).
+// As measured with a driver, which tests/clients/cuda_driver.json names.
 TEST(CudaVisible, ShowsWhatADriverShows) {
   const auto text = read_file(std::string(DERATE_SOURCE_DIR) + "/tests/clients/cuda_driver.json");
   ASSERT_TRUE(text.ok());
@@ -132,11 +132,11 @@ TEST(CudaVisible, ARefusalSaysWhatToDo) {
 
 // --- what NVIDIA's guides say, on machines of which all is known ---------------------------------
 
-// A machine as its driver has it: also GPUs that do not answer to NVML, and CUDA's own order.
+// A machine as its driver sees it: includes GPUs that do not answer to NVML, and CUDA's own order.
 struct Truth {
   std::vector<SeenGpu> gpus;         // in NVML's order
-  std::vector<bool> silent;          // of each
-  std::map<std::string, int> speed;  // of a product
+  std::vector<bool> silent;          // for each GPU
+  std::map<std::string, int> speed;  // of each product
 };
 
 SeenGpus seen_of(const Truth& truth) {
@@ -164,7 +164,8 @@ std::vector<const SeenGpu*> enumerated(const Truth& truth, const std::string& or
   return out;
 }
 
-// A device that an item of the list means: a GPU and, of a MIG instance, its name. Empty: invalid.
+// The device that an item of the list means: a GPU and, for a MIG instance, its name. Empty:
+// invalid.
 using Meant = std::optional<std::pair<std::string, std::string>>;
 
 bool is_name(const std::string& item) {
@@ -216,7 +217,7 @@ std::vector<std::string> visible(const std::string& value, const std::string& or
   return out;
 }
 
-// Where these are, a refusal is honest.
+// On these machines the reader may refuse.
 bool is_doubtful(const Truth& truth) {
   std::set<std::string> kinds;
   bool doubt = false;
@@ -234,7 +235,7 @@ class Draw {
   explicit Draw(unsigned seed) : random_(seed) {}
   int below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
 
-  // 1 to 8 GPUs of one kind or several, in any order of buses; UUIDs that begin alike.
+  // 1 to 8 GPUs of one or several kinds, in any order of buses; UUIDs with equal beginnings.
   Truth machine() {
     static constexpr const char* kKinds[] = {"Tesla V100", "NVIDIA H200", "NVIDIA A100"};
     const int kinds = 1 + below(3), count = 1 + below(8);
@@ -269,7 +270,7 @@ class Draw {
   std::string item(const Truth& machine, int style) {
     const int count = static_cast<int>(machine.gpus.size());
     const SeenGpu& gpu = machine.gpus[static_cast<std::size_t>(below(count))];
-    const int what = below(8) == 0 ? below(4) : style;  // one item in eight is of another kind
+    const int what = below(8) == 0 ? below(4) : style;  // an item in eight is of another kind
     if (what == 0) return cut(gpu.id.uuid);
     if (what == 1 && !gpu.instances.empty())
       return cut(
@@ -283,7 +284,7 @@ class Draw {
     const int number = below(10) == 0 ? below(12) : below(count);
     return fmt::format(fmt::runtime(kForms[below(static_cast<int>(std::size(kForms)))]), number);
   }
-  // A whole name most of the time, else its beginning.
+  // Returns the whole name in most cases, otherwise its beginning.
   std::string cut(const std::string& name) {
     const int left = below(3) == 0 ? 4 + below(static_cast<int>(name.size()) - 3) : 1000;
     return name.substr(0, static_cast<std::size_t>(left));
@@ -292,8 +293,8 @@ class Draw {
   std::mt19937 random_;
 };
 
-// 10,000 machines and environments: what is chosen is what the command sees, and nothing is refused
-// without a doubt.
+// 10,000 machines and environments: the chosen GPUs are those that the command sees. The reader
+// refuses only doubtful cases.
 TEST(CudaVisible, ChoosesWhatTheGuidesShowOnRandomMachines) {
   constexpr int kEnvironments = 10'000;
   Draw draw(38);
@@ -314,13 +315,13 @@ TEST(CudaVisible, ChoosesWhatTheGuidesShowOnRandomMachines) {
     std::vector<std::string> uuids;
     for (const int at : *chosen) uuids.push_back(seen.gpus[static_cast<std::size_t>(at)].id.uuid);
     const auto wanted = visible(value, order, machine);
-    // All GPUs need no order; the order among them does not matter.
+    // If all GPUs are meant, no order is needed, and the order among them does not matter.
     ASSERT_EQ(std::set(uuids.begin(), uuids.end()), std::set(wanted.begin(), wanted.end()))
         << i << " '" << value << "' " << order;
     ASSERT_EQ(uuids.size(), wanted.size());
     ++(uuids.empty() ? none : some);
   }
-  // Each outcome was drawn often enough to say something.
+  // Each outcome was drawn often enough for a conclusion.
   EXPECT_GT(none, 500);
   EXPECT_GT(some, 2000);
   EXPECT_GT(refused, 500);

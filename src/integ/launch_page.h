@@ -18,20 +18,20 @@ class LaunchPage {
   // counted with those that had no room.
   static constexpr std::size_t kMostKernels = derate::kMostKernels;
 
-  // Whether that file is a page. It is another process's: it has to lie in memory, sealed against
-  // being cut, so that reading it cannot fail. Nothing of its content is read here, as memory may
-  // be swapped out, and no file system is queried but that of memory. Errors: invalid_argument for
-  // any other file.
+  // Checks that the file is a page. It belongs to another process, so it must be in memory and
+  // sealed against truncation: reading it then cannot fail. Its content is not read here, because
+  // memory may be swapped out, and no file system but that of memory is queried. Errors:
+  // invalid_argument for any other file.
   static Result<void> check(int file);
-  // Takes it where it is one. Errors: the same.
+  // Takes the file if it is a page. Errors: those of check().
   static Result<LaunchPage> open(UniqueFd& file);
 
   // Of its file; as long as that is open no other has it.
   std::uint64_t inode() const { return inode_; }
 
-  // The sums of all threads, by GPU. A process that writes nonsense there is answered nonsense.
-  // May wait for memory that is swapped out. Errors: invalid_argument for a page of another
-  // version, io.
+  // The sums of all threads, by GPU. If a process writes nonsense to its page, the sums are
+  // nonsense. May wait for memory that is swapped out. Errors: invalid_argument for a page of
+  // another version, io.
   Result<std::vector<GpuLaunches>> read() const;
 
  private:

@@ -24,7 +24,7 @@ Result<OwnGpus> visible_to_cuda(std::string value, const Environment& environmen
   return out;
 }
 
-// Without a driver: whole UUIDs mean the same GPUs to whoever reads them, and -1 means none.
+// Without a driver: whole UUIDs mean the same GPUs in every view, and -1 means none.
 Result<OwnGpus> named_to_cuda(std::string value, Error no_driver) {
   OwnGpus out{{}, kCuda, std::move(value)};
   if (hides_all_gpus(out.value)) return out;
@@ -40,7 +40,7 @@ Result<OwnGpus> named_to_cuda(std::string value, Error no_driver) {
   return out;
 }
 
-// The node's numbers are those of device files, which no view changes. Empty: not all are here.
+// The node's numbers are those of device files, equal in every view. Empty: some are missing here.
 std::vector<std::string> by_device_files(const std::vector<int>& wanted, const SeenGpus& seen) {
   std::vector<std::string> out;
   for (const int number : wanted) {
@@ -75,7 +75,7 @@ Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const Se
         fmt::format("not all of these GPUs of the node are known here, and {} of the GPUs "
                     "{} not answer",
                     seen.silent.size(), seen.silent.size() == 1 ? "does" : "do"));
-  // A job that sees no more GPUs than it has sees its own.
+  // If a job sees no more GPUs than it has, it sees its own.
   if (seen.gpus.size() > wanted.size()) return wrong("not all of these GPUs of the node are here");
   for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);
   return out;
@@ -102,7 +102,7 @@ Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see, const Environment& e
     if (!seen.ok()) return std::move(seen).error();
     return std::optional(TRY(visible_to_cuda(*std::move(value), environment, *seen)));
   }
-  // A step can have some of its job's GPUs.
+  // A step may have only some of its job's GPUs.
   for (const char* const variable : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}) {
     auto value = environment(variable);
     if (!value || trim(*value).empty()) continue;

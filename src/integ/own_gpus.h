@@ -1,4 +1,4 @@
-// The GPUs that are a command's own, by the environment that its scheduler or its user has set.
+// The GPUs of a command, by the environment that its scheduler or its user has set.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@ namespace derate {
 // getenv(3), or of a test. Empty: there is no such variable.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> environment_variable(const char* name);
-// An error of NVML that says that there is no driver here, so no number means anything.
+// Whether an error of NVML means that no driver is here, so that numbers have no meaning.
 bool has_no_driver(const Error& error);
-// Asks the driver of this process.
+// Queries the driver of this process.
 using SeeGpus = std::function<Result<SeenGpus>()>;
 
 struct OwnGpus {
   std::vector<std::string> uuids;  // empty: the command sees no GPU
-  std::string variable, value;     // that says so
+  std::string variable, value;     // the variable that names them
 };
 
-// By CUDA_VISIBLE_DEVICES as the driver reads it (integ/cuda_visible.h), else by SLURM_STEP_GPUS,
-// else by SLURM_JOB_GPUS, whose numbers are the node's: those of the device files /dev/nvidiaN;
-// else all that this process sees, if these are no more. Whole UUIDs in CUDA_VISIBLE_DEVICES need
-// no driver. Empty: none of them is set; then `see` is not called. Errors: those of `see`;
-// invalid_argument where it is not known which GPUs are meant.
+// Uses CUDA_VISIBLE_DEVICES as the driver reads it (integ/cuda_visible.h), then SLURM_STEP_GPUS,
+// then SLURM_JOB_GPUS, whose numbers are those of the node's device files /dev/nvidiaN. If these
+// are not all here, all GPUs that this process sees are used, unless they outnumber these. Whole
+// UUIDs in CUDA_VISIBLE_DEVICES need no driver. Empty: no variable is set; `see` is not called.
+// Errors: those of `see`; invalid_argument if the GPUs are not known.
 Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see,
                                         const Environment& environment = environment_variable);
 

@@ -22,7 +22,8 @@ Environment with(Variables variables) {
 
 const std::vector<std::string> kFour{"H200", "H200", "H200", "H200"};
 
-// The node's numbers of the GPUs, as "2 0"; "none"; "-" where nothing says which; an error's word.
+// The node's numbers of the GPUs, as "2 0"; "none"; "-" if no variable is set; or the word of an
+// error.
 std::string own(const SeenGpus& seen, Variables variables) {
   const auto found = own_gpus([&] { return Result<SeenGpus>(seen); }, with(std::move(variables)));
   if (!found.ok()) return std::string(word_of(found.error().code));
@@ -44,7 +45,7 @@ TEST(OwnGpus, WhatCudaShowsIsOnesOwn) {
   EXPECT_EQ(own(mixed, {{"CUDA_VISIBLE_DEVICES", "0"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}}), "0");
 }
 
-// found/field.md, kind B: the job sees the node's GPU 2 alone, as its GPU 0.
+// found/field.md, kind B: the job sees only the node's GPU 2, as its GPU 0.
 TEST(OwnGpus, AViewHasItsOwnNumbers) {
   const SeenGpus job = seen_gpus({"H200"}, {2});
   EXPECT_EQ(own(job, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_JOB_GPUS", "2"}}), "2");
@@ -66,8 +67,8 @@ TEST(OwnGpus, SlurmIsAskedNextAndAStepBeforeItsJob) {
     EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", wrong}}), word_of(Errc::invalid_argument)) << wrong;
 }
 
-// 4 GPUs without a device cgroup, of which one that is the job's does not answer: those that do are
-// as many as the job's, and one of them is another's.
+// 4 GPUs without a device cgroup. A GPU of the job does not answer, so as many GPUs answer as the
+// job has, but one of them belongs to another job.
 TEST(OwnGpus, AGpuThatDoesNotAnswerIsNotCountedAsAway) {
   SeenGpus hung = seen_gpus({"H200", "H200", "H200"});
   hung.silent = {3};
@@ -77,7 +78,7 @@ TEST(OwnGpus, AGpuThatDoesNotAnswerIsNotCountedAsAway) {
   EXPECT_EQ(own(hung, {{"CUDA_VISIBLE_DEVICES", seen_uuid(1)}}), "1");
 }
 
-// Device files come before the size of the view; a container may number them anew.
+// Device files come before the size of the view, as a container may number them anew.
 TEST(OwnGpus, SlurmsNumbersAreDeviceFilesElseTheWholeView) {
   EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4,6"}}), "1 4");
   EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4"}}), "4");

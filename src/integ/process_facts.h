@@ -42,7 +42,7 @@ struct ProcessReaders {
   std::function<std::vector<Ancestor>(const ProcessFacts& process)> ancestors = read_ancestors;
   std::function<std::string(std::int64_t pid)> asked = read_asked;
   std::function<Result<std::optional<std::uint32_t>>(const std::string& name)> user = find_user;
-  // Never waits.
+  // Opens a handle of the process. Never waits.
   std::function<ProcessHandle(std::int64_t pid)> hold = ProcessHandle::open;
 };
 

@@ -67,7 +67,7 @@ void set_pod(TenantLabels& labels, const PodName& pod) {
 
 }  // namespace
 
-// Not of a process that had the number before.
+// False if the report is from an earlier process with the same PID.
 bool TenantResolver::is_of(const SaidJob& said, const Gpu& now, std::int64_t pid) {
   const auto process = now.processes.find(pid);
   const auto start = process != now.processes.end() ? process->second.start : std::nullopt;

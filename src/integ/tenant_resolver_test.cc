@@ -254,7 +254,7 @@ TEST_F(TenantResolverTest, WhereTheMachineTellsNoJobItsUserMay) {
   const auto names = resolver.name(gpu(), both, {{7, {"4"}}, {8, {"5\n"}}});
   EXPECT_EQ(names.processes[0].labels.job, "6");
   EXPECT_EQ(names.processes[1].labels.job, "5?");
-  // What is said of the process that had the number before is not its own.
+  // A report of an earlier process with the same PID does not count.
   const auto start = machine.processes[8].start;
   EXPECT_EQ(resolver.name(gpu(), both, {{8, {"5", start}}}).processes[1].labels.job, "5");
   EXPECT_EQ(resolver.name(gpu(), both, {{8, {"5", start + 1}}}).processes[1].labels.job, "");

@@ -1,4 +1,4 @@
-// For tests of what reads names of GPUs: a process's view of a machine.
+// A process's view of a machine, for tests of code that reads names of GPUs.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ inline std::string seen_uuid(int gpu) {
   return fmt::format("GPU-{:08x}-0000-0000-0000-00000000000{:x}", 0xaa00 + gpu, gpu);
 }
 
-// GPUs of these products, in PCI's order; `numbers` are the node's, by default from 0.
+// GPUs of these products, in PCI order; `numbers` are the node's, by default from 0.
 inline SeenGpus seen_gpus(const std::vector<std::string>& names, std::vector<int> numbers = {}) {
   SeenGpus out;
   for (int i = 0; i < static_cast<int>(names.size()); ++i) {

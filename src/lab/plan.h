@@ -1,5 +1,5 @@
 // An experiment made ready to run: names looked up, stress applied, sessions counted. Errors of an
-// experiment are reported here, before anything runs.
+// experiment are reported here, before the run.
 #pragma once
 
 #include <map>

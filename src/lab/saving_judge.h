@@ -1,5 +1,5 @@
-// The judge of a policy's estimate of its saving: it is compared with a job of the same application
-// in the same repetition under the baseline, in virtual time.
+// The judge of a policy's estimate of its saving. It compares the estimate with a job of the same
+// application in the same repetition under the baseline, in virtual time.
 #pragma once
 
 #include <string>

@@ -1,10 +1,10 @@
-// The phase of the work on a GPU and its progress, by the kernels that it launches. While work of
-// one kind is done its kernels recur in the same shares, so that their number is a count of the
-// work, exact up to where in a step a window begins and ends. Other shares are another phase, known
-// again by them. On an H200, windows of a steady program differ by 0.000 to 0.02 (the share of
-// launches that would have to be others), those of training and of its evaluation by 0.6, and those
-// of training with sequence lengths at random, whose steps are not one amount of work, by 0.05 to
-// 0.2: tests/fixtures/h200-launches.
+// The phase of the work on a GPU and its progress, by the kernels that it launches. During work of
+// one kind, its kernels recur in the same shares, so that their number counts the work; the error
+// is the part of a step at a window's ends. Other shares are another phase, which is recognised by
+// them later. On an H200, windows of a steady program differ by 0.000 to 0.02 (the share of
+// launches that would have to be others), training and its evaluation by 0.6, and training with
+// random sequence lengths, whose steps are not equal amounts of work, by 0.05 to 0.2:
+// tests/fixtures/h200-launches.
 #pragma once
 
 #include <cstddef>

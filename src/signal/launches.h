@@ -32,9 +32,9 @@ struct LaunchRate {
 struct LaunchProgress {
   std::int64_t pid = 0;
   std::uint32_t uid = 0;
-  std::uint64_t started = 0;  // clock ticks since the boot; 0: not known
-  std::string gpu;            // UUID; empty: where the process works
-  bool only_gpu = false;      // that the process launches on
+  std::uint64_t started = 0;  // start of the process in clock ticks since boot; 0: not known
+  std::string gpu;            // UUID; empty: the GPU on which the process works
+  bool only_gpu = false;      // the process launches on this GPU only
   Instant time{};
   // Empty: it launches nothing, or what does not count its work.
   std::optional<LaunchState> state;

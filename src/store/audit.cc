@@ -31,7 +31,7 @@ Result<void> append_line(const std::string& path, std::size_t largest, const std
   const UniqueFd file(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
   if (!file.valid()) return audit_error(path);
-  // One write, so that two processes do not mix their lines.
+  // A single write, so that lines of two processes do not mix.
   if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     return audit_error(path);
   return {};

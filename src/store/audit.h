@@ -31,19 +31,19 @@ class AuditLog {
   explicit AuditLog(std::string path, std::size_t largest = kLargest)
       : path_(std::move(path)), largest_(largest) {}
 
-  // The same file, written on a thread of its own: append() never waits for the disk. Copies share
-  // the thread. The last of them waits for what is still to be written, for a second at most.
+  // The same file, written on its own thread: append() never waits for the disk. Copies share the
+  // thread. The last copy waits for the pending entries, for a second at most.
   static AuditLog on_a_thread(std::string path, std::size_t largest = kLargest);
-  static constexpr std::size_t kMostWaiting = 1024;  // further entries are lost
+  static constexpr std::size_t kMostWaiting = 1024;  // further entries are dropped
 
-  // Errors: no_permission, io; the entry is lost then, and the next one is tried all the same. On a
-  // thread the error is that of an entry before, or that too many wait.
+  // Errors: no_permission, io. The entry is then dropped, and the next one is tried. With a thread,
+  // the error is that of an earlier entry, or that too many entries wait.
   Result<void> append(const AuditEntry& entry) const;
 
  private:
   std::string path_;
   std::size_t largest_;
-  std::shared_ptr<WriteQueue> queue_;  // null: it is written at once
+  std::shared_ptr<WriteQueue> queue_;  // null: entries are written at once
 };
 
 // Without a line end.

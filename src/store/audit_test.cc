@@ -40,7 +40,7 @@ TEST_F(AuditTest, OnAThreadTheEndWaitsForWhatIsStillToBeWritten) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 50);
 }
 
-// A pipe that nobody reads keeps who opens it waiting, as a disk does that hangs.
+// A pipe without a reader blocks its writer in open(), like a disk that hangs.
 TEST_F(AuditTest, OnAThreadADiskThatHangsIsNotWaitedFor) {
   const std::string path = folder_.file("audit.jsonl");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -52,7 +52,7 @@ TEST_F(AuditTest, OnAThreadADiskThatHangsIsNotWaitedFor) {
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find("does not answer"), std::string::npos);
   }
-  // The thread goes on to the next entry, and waits in open() again until this process ends.
+  // The thread continues with the next entry, and blocks in open() again until this process ends.
   const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 

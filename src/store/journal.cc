@@ -23,10 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 1, of 0.1.0, had the knobs of a GPU as fields of the entry; 2 had no checksum.
+// Version 1 (Derate 0.1.0) had the knobs of a GPU as fields of the entry; version 2 had no
+// checksum.
 constexpr int kVersion = 3, kWithoutChecksum = 2, kFirstVersion = 1;
 constexpr const char *kChecksum = "sha256", *kStart = "pid_started";
-constexpr double kTicksMost = 1e15;  // what a double holds to the unit
+constexpr double kTicksMost = 1e15;  // a double holds each integer up to this
 constexpr double kValueMost = 1e12;  // of a knob that has no row here
 
 // Of a JSON object: what must be there, of its type. A journal decides about hardware, so nothing
@@ -158,7 +159,7 @@ Result<JournalEntry> read_whole(const std::string& path) {
   return entry;
 }
 
-// Why it is not of this life; null: it is.
+// Returns why the entry is not of this boot or driver load; null: it is.
 const char* other_life(const JournalEntry& entry, const BootIdentity& now) {
   if (entry.life.boot_id != now.boot_id)
     return "is of an earlier boot: what it restores is gone already";
@@ -167,14 +168,14 @@ const char* other_life(const JournalEntry& entry, const BootIdentity& now) {
   return nullptr;
 }
 
-// Of the document without the checksum, as it is written on one line.
+// The checksum of the document without its checksum, printed on one line.
 std::string checksum_of(const Json& json) {
   Json bare = json;
   bare.erase(kChecksum);
   return token_hash(json_text(bare));  // SHA-256, as hexadecimal digits
 }
 
-// By the file's name alone.
+// Decides by the file's name only.
 bool names_a_domain(const std::string& name) {
   const DomainId domain = parse_domain(name);
   return domain.kind != kGpuKind || domain.name.starts_with("GPU-");
@@ -182,8 +183,8 @@ bool names_a_domain(const std::string& name) {
 
 constexpr std::string_view kEntryEnd = ".json", kAsideEnd = ".aside";
 
-// Renames the file. An earlier one of that name that is a folder, or the other way round, gives way
-// under a number.
+// Renames the file. If an earlier file of that name cannot be replaced because one of the two is a
+// folder, the earlier one gets a number.
 Result<void> move_to(const std::string& from, const std::string& to) {
   constexpr int kMostKept = 9;
   if (std::rename(from.c_str(), to.c_str()) == 0) return {};
@@ -197,7 +198,7 @@ Result<void> move_to(const std::string& from, const std::string& to) {
   return system_error("cannot rename '" + from + "'");
 }
 
-// "GPU-1.json.BOOT.aside", of a boot that is known.
+// "GPU-1.json.BOOT.aside", for a known boot.
 std::string lost_end(const BootIdentity& now) { return "." + now.boot_id + std::string(kAsideEnd); }
 
 }  // namespace
@@ -254,7 +255,7 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   const bool first = version != nullptr && *version == kFirstVersion;
   if (version == nullptr || (!first && *version != kVersion && *version != kWithoutChecksum))
     return Error{Errc::bad_data, "is of a version that this program does not know"};
-  // Of an earlier version, and with what only this one writes: its number was changed.
+  // If an earlier version has fields of this version only, its version number was changed.
   const bool changed = *version != kVersion ? json.contains(kChecksum) || json.contains(kStart)
                                             : TRY(fields.text(kChecksum)) != checksum_of(json);
   if (changed)
@@ -289,19 +290,19 @@ Result<void> Journal::write(const JournalEntry& entry) const {
   const std::string path = path_of(entry.domain), text = journal_text(entry);
   TRY(write_file_atomically(path, text));
   if (copies_.empty()) return {};
-  // An old copy would be worse than none.
+  // No copy is better than an old one.
   if (!make_folders(copies_).ok() || !write_file_atomically(copy_of(path), text, Durable::no).ok())
     (void)::unlink(copy_of(path).c_str());
   return {};
 }
 
-// The copy first: a copy without its entry is not read, but an old copy might be read with a later
-// entry.
+// Removes the copy first: a copy without its entry is not read, but an old copy might be read with
+// a later entry.
 Result<void> Journal::remove(const DomainId& domain) const {
   const std::string path = path_of(domain);
   if (!copies_.empty()) (void)::unlink(copy_of(path).c_str());
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-  // What has taken its place, and was restored from the copy: a folder.
+  // A folder has taken the place of the file, which was restored from the copy.
   if ((errno == EISDIR || errno == EPERM) && move_to(path, path + std::string(kAsideEnd)).ok())
     return {};
   return system_error("cannot remove '" + path + "'");

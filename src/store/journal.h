@@ -1,7 +1,7 @@
-// The settings found on each domain, on disk before the first of them is changed: whoever finds a
-// journal, after a crash or a kill, can restore them. A domain has a small JSON file, with a row a
-// knob and a checksum. A second copy lies in another folder, which a fault of the first one's disk
-// does not reach: a file that is not whole is replaced by its copy.
+// The settings found on each domain, on disk before the first of them is changed: any process that
+// finds a journal after a crash or a kill can restore them. A domain has a small JSON file, with a
+// row for each knob and a checksum. A second copy is in another folder, so that a fault of one disk
+// does not reach both: a file that is not whole is replaced by its copy.
 #pragma once
 
 #include <sys/types.h>
@@ -44,10 +44,10 @@ struct JournalEntry {
   BootIdentity life;
   std::string owner;  // "derated", "derate run"
   pid_t pid = 0;      // of the process that writes to the domain
-  // When that was started, in the kernel's ticks: with it the number means one process. 0: not
-  // known, as in journals of earlier versions.
+  // Start time of that process in the kernel's ticks, which together with the PID identifies it. 0:
+  // not known, as in journals of earlier versions.
   std::uint64_t pid_started = 0;
-  WallTime time{};                                        // when the settings were read
+  WallTime time{};                                        // time at which the settings were read
   std::map<std::string, JournalKnob, std::less<>> knobs;  // by name (core/knob.h)
 
   std::optional<KnobValue> found(std::string_view knob) const;
@@ -61,7 +61,8 @@ struct JournalEntry {
 struct UnusableJournal {
   std::string path;
   std::string why;
-  // It may be of this life, and of a domain by its name: nobody knows what was written there.
+  // The file may be of this boot, and its name is that of a domain: the written settings are not
+  // known.
   bool may_matter = false;
 };
 
@@ -76,35 +77,38 @@ struct LostJournal {
 struct Leftovers {
   std::vector<JournalEntry> entries;
   std::vector<UnusableJournal> unusable;
-  std::vector<std::string> notes;  // sentences: of which a second copy was used, and why
+  std::vector<std::string> notes;  // sentences: the second copies that were used, and why
 };
 
 class Journal {
  public:
-  // `copies`: the folder of second copies, which need not outlive the boot. Empty: there are none.
+  // `copies`: the folder of second copies, which may be lost at a reboot. Empty: there are no
+  // copies.
   explicit Journal(std::string folder, std::string copies = {})
       : folder_(std::move(folder)), copies_(std::move(copies)) {}
 
-  // On disk, name and content, when this returns. Errors: no_permission, io, invalid_argument for a
-  // domain that cannot be a file's name. A copy that cannot be written is done without.
+  // Name and content are on disk when this returns. Errors: no_permission, io, invalid_argument for
+  // a domain that cannot be a file's name. If the copy cannot be written, there is no copy.
   Result<void> write(const JournalEntry& entry) const;
   // Done with this domain; nothing happens when there is no entry. Errors: no_permission, io.
   Result<void> remove(const DomainId& domain) const;
-  // Everything there is. A file that does not parse, whose checksum is wrong, that another user
-  // wrote, or that belongs to another life is unusable; but for the last its copy takes its place
-  // where that is whole and of this life. Errors: io when the folder is there and cannot be read.
+  // Reads all entries. A file is unusable if it does not parse, has a wrong checksum, was written
+  // by another user, or is of another boot or driver load. Except in the last case, a copy that is
+  // whole and of this boot and load replaces it. Errors: io if the folder exists and cannot be
+  // read.
   Result<Leftovers> read(const BootIdentity& now) const;
-  // Of one domain, its copy first: the disk of the entry may not answer. Empty: there is none that
-  // may be applied.
+  // Reads the entry of one domain, its copy first, because the disk of the entry may not answer.
+  // Empty: no entry may be applied.
   std::optional<JournalEntry> find(const DomainId& domain, const BootIdentity& now) const;
   // Removes what writers that are gone had begun to write: never an entry. A failure leaves litter.
   void remove_unfinished() const;
-  // Renames an unusable file so that it is found once, and can still be looked at. One that may
-  // matter is lost() until the machine is booted, or somebody has reset its domain.
+  // Renames an unusable file, so that it is found only once and can be inspected. If it may matter,
+  // it is in lost() until the machine reboots or the domain is reset.
   Result<void> set_aside(const UnusableJournal& bad, const BootIdentity& now) const;
-  // Also those that are not set aside yet, or could not be.
+  // Includes files that are not set aside yet, or could not be.
   std::vector<LostJournal> lost(const BootIdentity& now) const;
-  // Its domain was reset: it is kept as other files that were set aside. Errors: no_permission, io.
+  // Call after the domain was reset: keeps the file like others set aside. Errors: no_permission,
+  // io.
   Result<void> settle(const LostJournal& lost) const;
 
   const std::string& folder() const { return folder_; }
@@ -119,7 +123,7 @@ class Journal {
   std::string folder_, copies_;
 };
 
-// The entry as JSON, and back; also one of version 1, which 0.1.0 wrote, or 2, both without a
+// The entry as JSON, and back. Also parses version 1 (Derate 0.1.0) and version 2, both without a
 // checksum. Errors of parsing: bad_data.
 std::string journal_text(const JournalEntry& entry);
 Result<JournalEntry> parse_journal(std::string_view text);

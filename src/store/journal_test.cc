@@ -95,7 +95,7 @@ TEST_F(JournalTest, AnotherLifeIsNeverApplied) {
   const BootIdentity later{"boot-2", ""};
   ASSERT_TRUE(journal_.set_aside(journal_.read(later)->unusable[0], later).ok());
   EXPECT_TRUE(journal_.read(later)->unusable.empty());
-  EXPECT_TRUE(journal_.lost(later).empty());  // what it restores is gone
+  EXPECT_TRUE(journal_.lost(later).empty());  // the settings to restore are gone
 }
 
 TEST_F(JournalTest, WhatCannotBeUsedIsLostUntilItIsSettledOrTheMachineIsBooted) {
@@ -125,7 +125,7 @@ TEST_F(JournalTest, EveryFlippedBitIsSeen) {
     }
 }
 
-// What does not move out of the way is lost all the same; and no file of another kind stays in it.
+// A file that is not set aside yet counts as lost, too. A folder at its new path gives way.
 TEST_F(JournalTest, WhatCannotBeSetAsideIsLostToo) {
   put("GPU-1.json", "half");
   const std::string path = folder() + "/GPU-1.json";
@@ -161,13 +161,13 @@ TEST_F(CopiedJournal, ItsCopyTakesThePlaceOfAFileThatIsNotWhole) {
     EXPECT_TRUE(left.unusable.empty());
     EXPECT_EQ(left.notes.size(), 1u);
   }
-  // Neither is whole.
+  // Neither the file nor its copy is whole.
   std::ofstream(copies() + "/GPU-1.json") << "half";
   EXPECT_TRUE(copied_.read(kLife)->entries.empty());
   EXPECT_TRUE(copied_.read(kLife)->unusable.at(0).may_matter);
 }
 
-// The disk of the entry may not answer who restores one domain.
+// The disk of the entry may not answer a process that restores one domain.
 TEST_F(CopiedJournal, OneIsFoundByItsCopyOrByItsFile) {
   ASSERT_TRUE(copied_.write(sample_entry()).ok());
   const std::string path = folder() + "/GPU-1.json";
@@ -193,7 +193,7 @@ TEST_F(CopiedJournal, AFolderInItsPlaceDoesNotStayInTheWay) {
 
 TEST_F(CopiedJournal, ACopyIsNeverAJournalOfItsOwnAndNoneIsNeeded) {
   ASSERT_TRUE(copied_.write(sample_entry()).ok());
-  // Of another life: that the file is whole is enough.
+  // A whole journal of another boot is not replaced by its copy.
   EXPECT_TRUE(copied_.read({"boot-2", ""})->entries.empty());
   fs::remove(folder() + "/GPU-1.json");
   EXPECT_TRUE(copied_.read(kLife)->entries.empty());
@@ -249,7 +249,7 @@ TEST_F(JournalTest, AnotherUsersFileIsUnusableAndRootsIsNot) {
 }
 
 TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {
-  // As version 2 wrote it, without a checksum.
+  // As written by version 2, without a checksum.
   std::string plain = journal_text(sample_entry());
   plain.replace(plain.find("\"version\": 3"), 12, "\"version\": 2");
   const auto sum = plain.rfind(",\n");

@@ -60,10 +60,10 @@ constexpr const char* kUsageMigrations[] = {
          PRIMARY KEY (bucket_unix_seconds, gpu, method)) WITHOUT ROWID;)",
     // How much was assumption. What earlier versions wrote does not say, and counts as none.
     "ALTER TABLE usage ADD COLUMN prior_mj INTEGER NOT NULL DEFAULT 0",
-    // A checksum that adds up as the figures do, so that neither adding to a row nor folding rows
-    // needs another. Rows of earlier versions have none.
+    // The checksum is a sum like the figures, so that adding to rows and folding rows keep it
+    // valid. Rows of earlier versions have no checksum.
     "ALTER TABLE usage ADD COLUMN checksum INTEGER; ALTER TABLE board ADD COLUMN checksum INTEGER",
-    // Each board's energy counter at the end of what was added, of a run that has not ended.
+    // The energy counter of each board at the end of the added time, for a run that has not ended.
     R"(CREATE TABLE meter (
          gpu TEXT PRIMARY KEY, counter_mj INTEGER NOT NULL, at_unix_ms INTEGER NOT NULL,
          checksum INTEGER NOT NULL) WITHOUT ROWID;)",
@@ -105,7 +105,7 @@ constexpr const char* kAddSaving =
     "at_highest_mj = at_highest_mj + excluded.at_highest_mj, sd_mj = sd_mj + excluded.sd_mj";
 constexpr const char* kSumSaving = "sum(energy_mj), sum(at_highest_mj), sum(sd_mj)";
 
-// Different odd factors: no one digit that changes leaves it as it was.
+// Different odd factors: a change of any single digit changes the checksum.
 constexpr const char* kUsageChecksum =
     "3 * base_mj + 5 * context_mj + 7 * dynamic_mj + 11 * sigma_mj + 13 * unsure_mj + 17 * time_ms "
     "+ 19 * prior_mj";
@@ -279,10 +279,10 @@ std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, Wall
   return out;
 }
 
-// Rows that are not what was written, of those that have a checksum.
+// Counts rows with a checksum that were changed since they were written.
 std::int64_t count_broken(SQLite::Database& sqlite, WallTime from, WallTime to) {
   constexpr int kFirstWithChecksums = 5;
-  if (schema_version(sqlite) < kFirstWithChecksums) return 0;  // a file that is only read
+  if (schema_version(sqlite) < kFirstWithChecksums) return 0;  // read-only: not migrated
   std::int64_t out = 0;
   for (const auto& [table, checksum] :
        {std::pair{"usage", kUsageChecksum}, std::pair{"board", kBoardChecksum}}) {
@@ -379,8 +379,8 @@ struct Accounts {
             3 * mj + 5 * at);
   }
 
-  // What the board has used from the newest tick of a killed run to a reading at `now`; 0 where
-  // that is not known.
+  // Energy of the board from the newest tick of a killed run to a reading at `now`; 0 if it is not
+  // known.
   std::int64_t used_since(const std::string& gpu, std::int64_t counter_mj, Watts most,
                           WallTime now) {
     SQLite::Statement row(
@@ -393,7 +393,7 @@ struct Accounts {
     RowReader{row}.all(before_mj, at_ms);
     const std::int64_t used = counter_mj - before_mj, passed_ms = unix_ms(now) - at_ms;
     if (used < 0 || passed_ms < 0 || passed_ms > milliseconds(UsageStore::kMostBetween)) return 0;
-    constexpr double kCounterStep = 1000;  // milliseconds: counters move in steps
+    constexpr double kCounterStep = 1000;  // ms: counters move in steps
     const double most_mj = most.value() * (static_cast<double>(passed_ms) + kCounterStep);
     return static_cast<double>(used) <= most_mj ? used : 0;
   }
@@ -514,7 +514,7 @@ Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {
 }
 
 Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) {
-  bool killed = false;  // the run before
+  bool killed = false;  // the run before was killed
   const auto done = file_->write([&](SQLite::Database& sqlite) {
     Accounts accounts{sqlite};
     // What there is of the run before: from here on the file tells of this one.

@@ -70,8 +70,8 @@ struct UsageBoardRow {
 inline constexpr Duration kUsageBucket = std::chrono::minutes(1);
 WallTime usage_bucket(WallTime time);
 
-// Where a board's energy counter stood at the end of the newest tick; empty: that tick's energy is
-// not by the counter.
+// The board's energy counter at the end of the newest tick; empty: that tick's energy was not read
+// from the counter.
 struct UsageCounter {
   std::optional<std::int64_t> counter_mj;
   WallTime at{};
@@ -101,7 +101,7 @@ struct Usage {
   std::vector<UsageRow> tenants;        // `bucket`: the first; by GPU and key
   std::vector<UsageBoardRow> boards;    // by GPU
   std::vector<UsageLoss> losses;        // ascending, apart from each other
-  std::int64_t broken_rows = 0;         // of all GPUs: they are not what was written
+  std::int64_t broken_rows = 0;         // changed since they were written, of all GPUs
   std::optional<WallTime> first, last;  // the begin of the first bucket, the end of the last
 };
 
@@ -129,10 +129,10 @@ class UsageStore {
   // Errors of all: no_permission, busy, io, bad_data for a file that a newer version wrote; then
   // nothing was added, and a run is begun with the next.
   Result<void> begin(WallTime now, std::vector<std::string> gpus);
-  // The first reading of a GPU in this run. If the run before was killed, the time since begin() is
-  // lost, too, and the energy that the board's counter has counted since the newest tick that was
-  // added is the board's and nobody's. It is left out if the counter went back, if more than
-  // kMostBetween has passed, or if it is more than `most` for that time.
+  // Takes the first reading of a GPU in this run. If the run before was killed, the time since
+  // begin() is lost, too. The energy counted since the newest added tick then belongs to the board
+  // and to no tenant. It is left out if the counter went back, if more than kMostBetween has
+  // passed, or if it exceeds `most` for that time.
   Result<void> resume(const std::string& gpu, std::optional<std::int64_t> counter_mj, Watts most,
                       WallTime now);
   // Everything until `now` is in `rows` or was added before. `ran`: how long the run has lasted, by
@@ -151,9 +151,9 @@ class UsageStore {
 
   std::string path_;
   std::unique_ptr<SqliteFile> file_;
-  std::optional<Run> begins_;        // and is not kept yet
-  std::optional<WallTime> resumed_;  // when this run began, if the one before was killed
-  Duration counted_{};               // of this run, and added to the time of all
+  std::optional<Run> begins_;        // a run that is not stored yet
+  std::optional<WallTime> resumed_;  // start of this run, if the run before was killed
+  Duration counted_{};               // time of this run that is in the time of all runs
 };
 
 // What buckets that begin in [from, to) hold. Reads only, also while somebody writes. `gpus`: only

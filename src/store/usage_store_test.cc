@@ -470,8 +470,8 @@ TEST(UsageStore, EachOfManyKilledRunsIsShown) {
   EXPECT_EQ(usage.boards[0].sums.board_mj, 5);
 }
 
-// A killed run's counter stood at 1000 mJ; the next run reads `counter_mj` after `pause`, and had
-// begun 1 s before that.
+// A killed run's counter showed 1000 mJ at kBegin. The next run reads `counter_mj` after `pause`,
+// 1 s after its begin.
 UsageBoardSums resumed(Duration pause, std::optional<std::int64_t> counter_mj, bool ended = false,
                        Watts most = Watts(1)) {
   const Folder folder;
@@ -485,27 +485,28 @@ UsageBoardSums resumed(Duration pause, std::optional<std::int64_t> counter_mj, b
   UsageStore store(folder.file());
   CHECK(store.begin(kBegin + pause - 1s, {"GPU-1"}).ok());
   CHECK(store.resume("GPU-1", counter_mj, most, kBegin + pause).ok());
-  // Once only.
+  // The second call adds no energy.
   CHECK(store.resume("GPU-1", counter_mj, most, kBegin + pause).ok());
   UsageBoardSums out = read_usage(folder.file(), kBegin, kLong)->boards.at(0).sums;
-  out.lost_ms -= ended ? 0 : 1000;  // of the second time
+  out.lost_ms -= ended ? 0 : 1000;  // added by the second call
   return out;
 }
 
-// A board's counter goes on while nobody reads it.
+// A board's counter counts on while no process reads it.
 TEST(UsageStore, TheCounterSaysWhatABoardUsedAfterAKill) {
   const UsageBoardSums found = resumed(4s, 4500);
   EXPECT_EQ(found.board_mj, 5 + 3500);
   EXPECT_EQ(found.unallocated_mj, 3500);
   EXPECT_EQ(found.lost_ms, 4000);
-  // Nothing is known: it went back, shows more than the board can draw, or too long has passed.
+  // The energy is not known: the counter went back, shows more than the board can draw, or is too
+  // old.
   for (const auto& [pause, counter_mj] : {std::pair{Duration(4s), std::optional<std::int64_t>(999)},
                                           {Duration(4s), 6001},
                                           {Duration(61s), 4500},
                                           {Duration(4s), std::nullopt}})
     EXPECT_EQ(resumed(pause, counter_mj).board_mj, 5);
   EXPECT_EQ(resumed(4s, 6001, false, Watts(2)).board_mj, 5 + 5001);
-  // A run that has ended knew what it did.
+  // A run that ended by itself has stored all its energy.
   EXPECT_EQ(resumed(4s, 4500, true).board_mj, 5);
   EXPECT_EQ(resumed(4s, 4500, true).lost_ms, 0);
 }
@@ -633,7 +634,7 @@ TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
   EXPECT_TRUE(folder.asides().empty());
 }
 
-// One figure that changed on disk is reported, also after minutes have become quarters.
+// A figure that changed on disk is reported, also after minutes have become quarters.
 TEST(UsageStore, AFigureThatWasChangedIsReported) {
   for (const char* change :
        {"UPDATE usage SET dynamic_mj = dynamic_mj + 8", "UPDATE board SET lost_ms = lost_ms + 1024",

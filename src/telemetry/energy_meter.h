@@ -8,8 +8,8 @@
 
 namespace derate {
 
-// One stretch of one GPU, from its first sample to its last: the odometer says how each part of it
-// is known. Takes every sample in order of time.
+// The energy of one GPU from its first sample to its last. The odometer records how each part of it
+// was measured. Takes every sample in order of time.
 class EnergyMeter {
  public:
   explicit EnergyMeter(Duration max_gap = std::chrono::seconds(2)) : odometer_(max_gap) {}
@@ -26,12 +26,12 @@ class EnergyMeter {
   std::optional<Watts> mean_reading() const;
   // The same span by power readings alone: a cross-check of the counter.
   std::optional<Joules> integrated() const;
-  // The counter has moved, and never began anew or stood still.
+  // The counter has moved, and never restarted or stood still.
   bool from_counter() const;
   int counter_resets() const { return totals_.resets; }
-  // That it did not move, though it was read: power stands in.
+  // Time in which the counter was read and did not move: power stands in.
   Duration counter_still() const { return totals_.still; }
-  // Integrated / counted; empty: too short to be compared.
+  // Integrated / counted; empty: too short to compare.
   std::optional<double> check_ratio() const { return derate::check_ratio({}, totals_); }
   // Time without samples that no counter covers.
   Duration uncovered() const { return totals_.uncovered; }
@@ -39,7 +39,7 @@ class EnergyMeter {
  private:
   EnergyOdometer odometer_;
   std::optional<Instant> first_;
-  EnergyTotals totals_;  // as known at the last sample
+  EnergyTotals totals_;  // as of the last sample
   bool any_power_ = false;
 };
 

@@ -91,14 +91,14 @@ TEST(EnergyMeter, ACounterMayStandStill) {
   EXPECT_TRUE(meter.from_counter());
 }
 
-// A board that draws 700 W does not use 0 J, whatever a counter answers.
+// A board that draws 700 W does not use 0 J, whatever the counter shows.
 TEST(EnergyMeter, ACounterThatStandsStillIsMissing) {
   EnergyMeter meter;
   for (Duration t{}; t <= 25s; t += 1s) meter.add(at(t, 700_W, 123456.789_J));
   EXPECT_NEAR(meter.total()->value(), 17500, 1e-6);
   EXPECT_FALSE(meter.from_counter());
   EXPECT_GE(meter.counter_still(), 20s);
-  // It goes on from where it stood: nobody knows what it missed.
+  // The counter moves again from where it stood: the energy that it missed is not known.
   for (Duration t = 26s; t <= 35s; t += 1s)
     meter.add(at(t, 700_W, 123456.789_J + Joules(700 * seconds(t - 25s))));
   EXPECT_NEAR(meter.total()->value(), 24500, 1e-6);
@@ -121,7 +121,7 @@ TEST(EnergyMeter, AHoleIsBridgedByTheCounterOnly) {
   EXPECT_EQ(with.mean_power(), 95_W);
 
   for (const Duration t : {0s, 1s, 2s, 12s, 13s}) without.add(at(t, 100_W));
-  EXPECT_EQ(without.total(), 500_J);  // the last reading before it is held for 2 s
+  EXPECT_EQ(without.total(), 500_J);  // the last reading before the gap is held for 2 s
   EXPECT_EQ(without.uncovered(), 8s);
   EXPECT_EQ(without.elapsed(), 13s);
   // Nobody knows what the hole took: the mean is over the time that is known.
@@ -163,7 +163,7 @@ RC_GTEST_PROP(EnergyMeterProperty, APerfectCounterIsExact, (unsigned seed)) {
     meter.add(at(time, power, end || n(3) == 0 ? std::optional(Joules(joules)) : std::nullopt));
     if (i == samples - 1) break;
     const Duration step = std::chrono::milliseconds(1 + n(5000));
-    joules += (1 + n(700)) * seconds(step);  // a board always draws something
+    joules += (1 + n(700)) * seconds(step);  // a board always draws power
     time += step;
   }
   RC_ASSERT(std::abs(meter.total()->value() - (joules - first)) < 1e-6);

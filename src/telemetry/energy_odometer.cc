@@ -8,8 +8,8 @@ namespace {
 
 // No board draws it: power above that is "not available" in every reading (docs/sensors.md).
 constexpr Watts kMostPower{10000};
-// A counter moves in steps, 0.1 s on all that we know: two readings close together may see the
-// energy of a longer time. Assumed: no counter takes longer than this.
+// All known counters move in steps of 0.1 s: two readings close together may contain the energy of
+// a longer time. Assumed: no counter takes longer than this.
 constexpr Duration kCounterPace = std::chrono::seconds(1);
 
 // How far power and time had come at `mark`.
@@ -81,7 +81,7 @@ bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
          counter - *counter_ <= kMostPower * (span + kCounterPace);
 }
 
-// Totals at `mark`, from `from` on by power, also of a counter that stands still.
+// Totals at `mark`, by power since `from`, also if the counter stands still.
 EnergyTotals EnergyOdometer::without_counter(const EnergyTotals& from, const Mark& mark) const {
   EnergyTotals out = by_power(from, mark);
   if (stands_still_) out.still += mark.time - from.time;
@@ -104,7 +104,7 @@ void EnergyOdometer::take_counter(Joules counter) {
   counter_ = counter;
 }
 
-// What comes from here on is by power, until the counter has moved.
+// From here on the energy is by power, until the counter has moved.
 void EnergyOdometer::go_on_without_counter() {
   const Mark here{*now_, integrated_, dark_, {}};
   before_ = last_;

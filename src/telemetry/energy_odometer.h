@@ -1,5 +1,5 @@
 // The energy that a GPU has used up to any instant, so that the energy between two instants is a
-// difference: windows of all lengths are cut from one account, and their sums agree.
+// difference: windows of all lengths come from one account, and their sums agree.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace derate {
 
-// The quickest true reading of the board's power; empty when the sample has none.
+// The board's power, from its fastest plausible reading; empty if the sample has none.
 std::optional<Watts> board_power(const Sample& sample);
 
 // Since the odometer's first instant; each only grows.
@@ -24,24 +24,24 @@ struct EnergyTotals {
   Joules checked_counter{}, checked_integrated{};
   Duration checked{};
   int resets = 0;    // of the counter
-  Duration still{};  // that it stood still while it was read: power stands in
+  Duration still{};  // time in which the counter was read and stood still: power stands in
 };
 
-// Power readings and the counter may differ by that much before it is reported: the counter's step
-// of 0.1 s at both ends is 2 % of kLeastChecked, power readings of 5 s and more are off by up to
-// 4.9 % (docs/sensors.md).
+// A larger difference between power readings and the counter is reported. The counter's step of
+// 0.1 s at both ends is 2 % of kLeastChecked; power readings of 5 s and more are off by up to 4.9 %
+// (docs/sensors.md).
 inline constexpr double kMostDisagreement = 0.10;
 inline constexpr Duration kLeastChecked = std::chrono::seconds(10);
-// Integrated / counted where both cover the same time between the two; empty below kLeastChecked.
+// Integrated / counted over the time that both cover between the two; empty below kLeastChecked.
 std::optional<double> check_ratio(const EnergyTotals& begin, const EnergyTotals& end);
 bool is_agreement(double check_ratio);
 
 // Feed samples in order of time; one that is older than the newest instant is dropped.
 //
-// By power: each reading is held until the next, but for `max_gap` at most; what lies beyond is
-// told as dark. By the counter: its difference between two readings, shared out between them by the
-// power (by time where power is missing), so that an instant between two readings is known when the
-// second has come. A reading that has not moved is none (core/counter_watch.h). Where the counter
+// By power: each reading is held until the next, but for `max_gap` at most; time beyond that is
+// reported as dark. By the counter: its difference between two readings, shared out between them by
+// the power (by time where power is missing), so that an instant between two readings is known when
+// the second has come. A reading that has not moved is none (core/counter_watch.h). If the counter
 // starts, stands still, goes back or jumps by more than a GPU can draw, power stands in.
 class EnergyOdometer {
  public:
@@ -58,8 +58,8 @@ class EnergyOdometer {
     std::optional<EnergyTotals> settled;
   };
 
-  // True when the sample's reading of the counter settles all marks made before: it has moved, or
-  // stands still.
+  // True if the sample's reading of the counter settles all earlier marks: the counter has moved,
+  // or stands still.
   bool add(const Sample& sample);
   // At `time`, or the newest instant when that is later. Settled at once where no counter has been
   // read, and where one was read just then.
@@ -88,7 +88,7 @@ class EnergyOdometer {
   std::optional<Joules> counter_;
   EnergyTotals before_{}, last_{};  // at the last reading of the counter but one, and at the last
   bool last_span_counted_ = false;  // between the two by the counter
-  bool stands_still_ = false;       // between the two and since then, as far as is known
+  bool stands_still_ = false;       // between the two and since then, as far as known
   bool seen_any_ = false;
 };
 

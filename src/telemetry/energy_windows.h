@@ -35,12 +35,12 @@ struct GpuEnergy {
   // Integrated / counted where both cover the same time; empty below kLeastChecked of it.
   std::optional<double> check_ratio;
   int counter_resets = 0;
-  Duration counter_still{};  // that it did not move, though it was read: power stands in
+  Duration counter_still{};  // the counter was read and did not move: power stands in
   bool settled = true;       // false: since the counter's last reading by power
 
   // Over the time that is covered.
   std::optional<Watts> mean_power(Duration time) const;
-  // Empty: they were not compared. A counter that stood still agrees with no power.
+  // Empty: they were not compared. A counter that stood still does not agree with any power.
   std::optional<bool> agrees() const;
 };
 

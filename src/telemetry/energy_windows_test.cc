@@ -294,7 +294,7 @@ TEST(EnergyWindows, ACounterThatHasNotMovedIsNoReading) {
   EXPECT_NEAR(bench.windows.take(id)->gpus.at(0).energy->value(), 25 * 4 / 26.0, 1e-9);
 }
 
-// One that stands still for seconds is missing: power stands in, and that is reported.
+// A counter that stands still for seconds is missing: power stands in, which is reported.
 TEST(EnergyWindows, ACounterThatStandsStillIsNotZero) {
   Bench bench;
   bench.begin(0s);
@@ -304,7 +304,7 @@ TEST(EnergyWindows, ACounterThatStandsStillIsNotZero) {
   EXPECT_EQ(energy.source, EnergySource::integrated);
   EXPECT_GE(energy.counter_still, 20s);
   EXPECT_EQ(energy.agrees(), false);
-  // Where it moves again it begins anew.
+  // The counter begins anew when it moves again.
   bench.begin(25s);
   for (Duration t = 26s; t <= 40s; t += 1s)
     bench.add(t, 700_W, 1000_J + Joules(700 * seconds(t - 25s)));
@@ -313,7 +313,7 @@ TEST(EnergyWindows, ACounterThatStandsStillIsNotZero) {
   EXPECT_EQ(after.source, EnergySource::mixed);
 }
 
-// A window that is begun just before the counter is known to stand still has its own time alone.
+// A window that begins just before the counter is known to stand still reports only its own time.
 TEST(EnergyWindows, AWindowIsToldOfItsOwnStillTime) {
   Bench bench;
   for (Duration t{}; t < 3s; t += 100ms) bench.add(t, 700_W, 1000_J);

@@ -4,8 +4,8 @@
 
 namespace derate {
 
-// A counter that stood still is sound again once a stretch of it has been compared; without power
-// there is nothing to compare it with, and it has to move for two stretches.
+// A counter that stood still is sound again once it has been compared over kCompared. Without power
+// there is nothing to compare it with: it must then move for twice that time.
 MeterWatch::State MeterWatch::judged(const Sample& sample) {
   const CounterWatch::Verdict verdict = counter_.judge(*sample.energy, sample.time);
   const EnergyTotals now = odometer_.totals(odometer_.mark(sample.time));

@@ -1,4 +1,4 @@
-// Judges a GPU's energy counter by its power readings: whether it can be used.
+// Judges by the power readings whether a GPU's energy counter can be used.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ namespace derate {
 
 class MeterWatch {
  public:
-  // Counter and power are compared over so long.
+  // The time over which counter and power are compared.
   static constexpr Duration kCompared = std::chrono::seconds(60);
   enum class State : std::uint8_t {
     sound,
     still,    // the counter does not move while power is drawn; until it has been compared again
-    differs,  // it moves, and what it shows is not what the power comes to
+    differs,  // the counter moves, and does not match the power
   };
 
-  // Readings further apart are not bridged by their power.
+  // Between readings further apart, power is not integrated.
   void set_max_gap(Duration max_gap) { odometer_.set_max_gap(max_gap); }
-  // The next sample, in order of time. True when the state is another than before.
+  // Takes the next sample, in order of time. True if the state has changed.
   bool add(const Sample& sample);
   State state() const { return state_; }
-  // Power / counter, of the newest stretch that was compared.
+  // Power / counter, of the newest time in which they were compared.
   std::optional<double> ratio() const { return ratio_; }
 
  private:
@@ -33,8 +33,8 @@ class MeterWatch {
 
   CounterWatch counter_;
   EnergyOdometer odometer_;
-  EnergyTotals begin_;            // of the stretch
-  std::optional<Instant> moves_;  // since when it does, after it stood still
+  EnergyTotals begin_;            // at the beginning of the comparison
+  std::optional<Instant> moves_;  // since when the counter has moved, after it stood still
   State state_ = State::sound;
   std::optional<double> ratio_;
 };

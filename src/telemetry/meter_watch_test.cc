@@ -14,7 +14,7 @@ struct Meter {
   double joules = 1000;
   Duration every = 1s;
 
-  // A sample each so often: the power that is read, and what the counter counts of it.
+  // Adds a sample every so often, with `watts` as power and `counted` as the counter's rate.
   int changes(Duration time, double watts, double counted) {
     int out = 0;
     for (const Duration end = now + time; now < end;) {
@@ -30,7 +30,7 @@ struct Meter {
   }
 };
 
-// A driver that hung gave no readings: that says nothing of the counter.
+// A driver that hung gave no readings, which is no evidence about the counter.
 TEST(MeterWatch, ATimeWithoutReadingsIsNoStandstill) {
   Meter meter;
   meter.changes(10s, 700, 700);
@@ -54,7 +54,7 @@ TEST(MeterWatch, OneThatStandsStillIsDoubtedUntilItMoves) {
   EXPECT_EQ(meter.changes(55s, 700, 700), 0);
   EXPECT_EQ(meter.changes(10s, 700, 700), 1);
   EXPECT_EQ(meter.watch.state(), State::sound);
-  // One that goes on and shows too little was never sound in between.
+  // A counter that moves again and shows too little was never sound in between.
   meter.changes(10s, 700, 0);
   EXPECT_EQ(meter.watch.state(), State::still);
   EXPECT_EQ(meter.changes(70s, 700, 400), 1);
@@ -69,7 +69,7 @@ TEST(MeterWatch, OneThatStepsEveryFiveSecondsIsDoubtedOnce) {
   EXPECT_EQ(meter.watch.state(), State::still);
 }
 
-// A service that looks every 5 s compares, too.
+// A service that reads every 5 s compares, too.
 TEST(MeterWatch, ReadingsThatAreFurtherApartAreCompared) {
   Meter meter;
   meter.every = 5s;

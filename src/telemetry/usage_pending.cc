@@ -97,7 +97,7 @@ void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& t
 void UsagePending::add(UsageRows rows) {
   for (UsageRow& row : rows.tenants) add(std::move(row));
   for (const UsageBoardRow& row : rows.boards) board(row.bucket, row.gpu).sums.add(row.sums);
-  counters_.merge(rows.counters);  // those that are here already are newer
+  counters_.merge(rows.counters);  // keeps counters that are here already: they are newer
   // By whole minutes, so that what is left adds up.
   while (tenants_.size() + boards_.size() > kMost && !boards_.empty()) {
     const WallTime oldest = boards_.begin()->first.first;

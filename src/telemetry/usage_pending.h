@@ -17,8 +17,8 @@ class UsagePending {
   // Where nothing can be written for long, the oldest are given up.
   static constexpr std::size_t kMost = 100'000;
 
-  // A tick that ended at `now`, and what was saved on that GPU since the one before: it is divided
-  // as the tick's energy is. `counter`: what the board's energy counter showed at its end.
+  // Adds a tick that ended at `now`, and the saving on that GPU since the tick before, which is
+  // divided like the tick's energy. `counter`: the board's energy counter at the tick's end.
   void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
            const UsageSavings& savings = {}, std::optional<Joules> counter = {});
   // What was saved and belongs to no tick: nobody's.
@@ -37,7 +37,7 @@ class UsagePending {
 
   std::map<Tenant, UsageRow> tenants_;  // by minute, GPU, key and labels
   std::map<std::pair<WallTime, std::string>, UsageBoardRow> boards_;
-  std::map<std::string, UsageCounter> counters_;  // of the newest ticks
+  std::map<std::string, UsageCounter> counters_;  // at the newest ticks
   std::size_t given_up_ = 0;
 };
 

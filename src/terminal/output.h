@@ -105,7 +105,7 @@ void warn(fmt::format_string<Shown<Args>...> format, const Args&... args) {
 
 // Flushes standard output; the error of the first write to it that failed.
 Result<void> finish_output();
-// That error was that nobody reads it any more.
+// Whether the error was that the reader has gone.
 bool output_reader_gone();
 
 // `document`, an object, with "schema": "derate/VERB/1" before its own keys; of "policy list" VERB

@@ -1,6 +1,6 @@
-// The command line of a program of few options. The declaration of an option drives its parsing,
-// its help and its errors. (The command `derate`, which has verbs, uses CLI11. A main file that
-// includes CLI11 takes the compiler five times as long.)
+// The command line of a program with few options. The declaration of an option drives its parsing,
+// its help and its errors. (The command `derate`, which has verbs, uses CLI11, which makes the
+// compiler take five times as long for a main file.)
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The progress of a training run, read from what it prints or writes to a file.
+// The progress of a training run, read from its output or from a file that it writes.
 #pragma once
 
 #include <memory>

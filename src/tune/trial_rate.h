@@ -1,4 +1,4 @@
-// The limit of trials that a user may begin: each is a row that is kept, and takes GPUs.
+// The limit of trials that a user may begin: each is a row that is kept, and occupies GPUs.
 #pragma once
 
 #include <cstdint>

@@ -100,9 +100,9 @@ class TrialRegistry {
  public:
   static constexpr int kMostTries = 20;  // of a recurrence; all of them are charged
   static constexpr std::size_t kMostJobs = 1000;
-  static constexpr std::size_t kMostJobsOfUser = 100;  // of a person (people()) who is not root
-  // Beyond kMostJobs a person may have that many, until there are kMostJobsEver less kKeptJobs;
-  // those are root's.
+  static constexpr std::size_t kMostJobsOfUser = 100;  // of a person (people()) other than root
+  // Beyond kMostJobs a person may have this many jobs, until there are kMostJobsEver less
+  // kKeptJobs. The rest are root's.
   static constexpr std::size_t kJobsOfEach = 5, kMostJobsEver = 1500, kKeptJobs = 100;
   // Of a job: then the oldest runs are folded into its sums, but for what policies go by: the
   // cheapest run, and of each batch size and outcome the newest, or the first that explored.
@@ -121,7 +121,7 @@ class TrialRegistry {
   void set_lease(Duration lease) { lease_ = lease; }
   Duration lease() const { return lease_; }
 
-  // Whose share a user takes; every user their own without it.
+  // Maps a user to the person whose share it uses; without it, every user is a person.
   using PersonOf = std::function<std::uint32_t(std::uint32_t uid)>;
   void people(PersonOf person) { person_ = std::move(person); }
   std::uint32_t person(std::uint32_t uid) const { return person_(uid); }

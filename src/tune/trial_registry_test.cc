@@ -219,7 +219,7 @@ TEST_F(TrialRegistryTest, AUserLeavesRoomForOthers) {
   EXPECT_EQ(create(9999, 0).error().code, Errc::busy);
 }
 
-// A user with subordinate ids is one person, and a crowd of people leaves something for the others.
+// A user with subordinate ids is one person, and a crowd of people does not use up all jobs.
 TEST_F(TrialRegistryTest, JobsAreSharedByPerson) {
   constexpr std::uint32_t kFirst = 100000, kNew = 2999;
   registry.people([](std::uint32_t uid) { return uid >= kFirst ? kOther : uid; });

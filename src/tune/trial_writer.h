@@ -47,8 +47,8 @@ class TrialWriter {
   // The same, unless one has begun less than kKeepEvery ago.
   void keep_soon();
 
-  // Whether a user's person may keep more, as of the last write. Errors: busy, naming what is kept
-  // and what is allowed.
+  // Whether a user's person may store more, as of the last write. Errors: busy, with the number
+  // stored and the limit.
   Result<void> check_room(std::uint32_t uid) const;
 
   // What was measured of such work, ascending by setting; empty where nothing was.

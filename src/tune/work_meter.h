@@ -1,5 +1,5 @@
-// The rate of a job's work and the power that it draws, from its own reports of progress and the
-// joules of its GPUs between them.
+// The rate of a job's work and its power, from its own reports of progress and the joules of its
+// GPUs between them.
 #pragma once
 
 #include <deque>

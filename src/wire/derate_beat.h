@@ -8,11 +8,11 @@
  *     }
  *
  * The header is C99 or C++, for Linux; elsewhere it does nothing. A call takes some microseconds,
- * keeps nothing open, never waits and never fails: where nobody listens nothing happens. A socket
- * that another user than root has put there gets nothing, which is reported once on standard error.
- * Some beats a second are enough; `done` only grows, in whatever unit, and one thread counts it.
- * With them goes, at the first and each minute, what the environment promises (DERATE_DELTA) and
- * its batch job. docs/heartbeats.md of Derate has the message and the rules for its senders. */
+ * keeps nothing open, never waits and never fails: if nobody listens, nothing happens. If a user
+ * other than root created the socket, nothing is sent, which is reported once on standard error.
+ * Some beats a second are enough; `done` only grows, in any unit, and one thread counts it. The
+ * first beat, and one each minute, also reports the environment's promise (DERATE_DELTA) and its
+ * batch job. docs/heartbeats.md of Derate has the message and the rules for its senders. */
 #ifndef DERATE_BEAT_H
 #define DERATE_BEAT_H
 

@@ -294,9 +294,10 @@ static inline int derate_client_put_names(derate_client* client, char* line, siz
   return DERATE_CLIENT_OK;
 }
 
-/* Of GPUs by UUID or PCI bus id with commas between; NULL: all that are measured. A number is an
- * index of who measures: in a Slurm job or a container, or where CUDA orders GPUs otherwise, it can
- * be another GPU than the program's. cudaDeviceGetPCIBusId() gives names that mean one GPU. */
+/* GPUs by UUID or PCI bus id, separated by commas; NULL: all that are measured. A number is an
+ * index of the measuring process: in a Slurm job or a container, or if CUDA orders GPUs otherwise,
+ * it can be another GPU than the program's. cudaDeviceGetPCIBusId() gives names that mean one GPU.
+ */
 static inline int derate_window_begin(derate_client* client, const char* name, const char* gpus) {
   char line[1024] = "{\"command\":\"window-begin\",\"name\":", answer[32768];
   const int was_open = derate_client_open(client);
@@ -400,7 +401,7 @@ static inline int derate_trial_adopt(derate_client* client, derate_trial* trial)
 }
 
 /* Begins a run of a job; under `derate tune run` it is the trial that this began, whatever the job.
- * `gpus`: as of derate_window_begin(); NULL on a machine with one. */
+ * `gpus`: as in derate_window_begin(); NULL on a machine with one GPU. */
 static inline int derate_trial_begin(derate_client* client, const char* job, const char* gpus,
                                      derate_trial* trial) {
   char line[1024] = "{\"command\":\"tune-trial-begin\",\"job\":";

@@ -7,7 +7,7 @@
  *
  * A kernel is known by a hash of its name, a graph by one of how many nodes it has, so that the
  * same program has the same ids when it runs again. A table's last row, whose id is 0, counts the
- * kernels and graphs that have no room in it.
+ * kernels and graphs for which it has no row.
  *
  * A kernel that its name says to be a collective is marked: it is launched by each of the GPUs that
  * exchange something, and so as often on each. */

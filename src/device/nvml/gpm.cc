@@ -36,7 +36,7 @@ constexpr Traffic kTraffic[] = {
     {metric::kPcieRx, &Activity::pcie_rx},
 };
 constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
-constexpr double kMostMebibytes = 1e6;  // in a second: 8 times what sixteen lanes of PCIe 6 carry
+constexpr double kMostMebibytes = 1e6;  // per second: 8 times the rate of 16 lanes of PCIe 6
 
 // GPM of libnvidia-ml keeps state that all GPUs share, without a lock: nvmlGpmSampleGet of one GPU
 // during nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers

@@ -72,7 +72,7 @@ RC_GTEST_FIXTURE_PROP(GpmTest, WindowsAreLongEnoughAndSeamless, ()) {
   for (int i = 0; i < windows; ++i) RC_ASSERT(fake.gpm_windows[i] == std::pair(i, i + 1));
 }
 
-// DCGM's blanks and activities of 1.75 are no readings; a little above 1 is 1.
+// DCGM's blank values and activities of 1.75 are dropped; a value a little above 1 becomes 1.
 TEST_F(GpmTest, AShareFarAboveOneIsEmpty) {
   gpu.gpm_values[2] = 175;
   gpu.gpm_values[3] = 1.4e14;

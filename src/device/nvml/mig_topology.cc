@@ -58,7 +58,8 @@ std::vector<nvml::InstanceInfo> list_infos(const NvmlFunctions& nvml, nvml::Devi
   std::vector<nvml::InstanceInfo> out;
   if (nvml.instances == nullptr || nvml.instance_info == nullptr) return out;
   for (const nvml::InstanceProfile& profile : profiles.list) {
-    // The driver takes no room here, but writes as many as there can be: more than it said, too.
+    // The driver ignores the buffer's size and writes all instances, possibly more than it
+    // reported.
     const unsigned int room = std::clamp(profile.instances, 1u, kMigDevicesMax);
     std::vector<nvml::Instance> handles(2 * kMigDevicesMax);
     unsigned int count = room;
@@ -136,7 +137,7 @@ Result<std::vector<MigDevice>> list_mig_devices(const NvmlLibrary& library, nvml
   for (unsigned int i = 0; i < std::min(count, kMigDevicesMax); ++i) {
     nvml::Device handle = nullptr;
     code = nvml.mig_device(device, i, &handle);
-    if (went(code)) continue;  // a hole
+    if (went(code)) continue;  // no MIG device at this index
     if (code == Return::not_supported) return out;
     if (code != Return::success) return library.error(code, "nvmlDeviceGetMigDeviceHandleByIndex");
     if (auto one = TRY(read_device(library, handle))) out.push_back(*std::move(one));

@@ -41,8 +41,8 @@ struct MigTopology {
 Result<MigTopology> read_mig_topology(const NvmlLibrary& library, nvml::Device device,
                                       const MigProfiles& profiles);
 
-// What NVML calls the MIG devices of a GPU; ascending by both ids. Empty where the driver has no
-// such calls, or MIG is off. Errors: those of read_mig_topology().
+// Lists the MIG devices (NVML's term) of a GPU, ascending by both ids. Empty if the driver has no
+// such calls or MIG is off. Errors: those of read_mig_topology().
 Result<std::vector<MigDevice>> list_mig_devices(const NvmlLibrary& library, nvml::Device device);
 
 // The UUID of the GPU that has the MIG device of that UUID. Errors: not_found, query_failed.

@@ -70,8 +70,8 @@ struct Utilization {  // nvmlUtilization_t, percent
   unsigned int memory;
 };
 
-// One process; nvmlProcessInfo_v2_t of the _v2 calls, and nvmlProcessInfo_t of the _v3 calls of all
-// drivers but those of kWideProcessRow.
+// A process: nvmlProcessInfo_v2_t of the _v2 calls, and nvmlProcessInfo_t of the _v3 calls of all
+// drivers except those of kWideProcessRow.
 struct ProcessInfo {
   unsigned int pid;
   unsigned long long used_memory;  // bytes
@@ -80,7 +80,7 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 // Drivers 535.43 to 535.86 write rows of the _v3 calls with one more field: the protected memory
-// under confidential computing. 535.98 has no _v3, 535.104 has it with 24 bytes again.
+// under confidential computing. 535.98 has no _v3 calls; 535.104 has them with 24 bytes again.
 inline constexpr unsigned int kWideProcessRow = 32;
 
 struct Attributes {  // nvmlDeviceAttributes_t, of a MIG device: a compute instance
@@ -209,10 +209,10 @@ struct NvmlProcessFunctions {
 
   List compute_processes = nullptr;   // _v2
   List graphics_processes = nullptr;  // _v2
-  // For drivers without the two above. How long their rows are is not in the name.
+  // Called if the driver lacks the two above. The name does not show how long the rows are.
   List compute_processes_v3 = nullptr;
   List graphics_processes_v3 = nullptr;
-  // Never called: how long those rows are depends on which of them are there.
+  // Never called: the length of the _v3 rows follows from which of these the driver has.
   NvmlCall<nvml::Device, void*> protected_memory = nullptr, process_details = nullptr;
   NvmlCall<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
       process_utilization = nullptr;

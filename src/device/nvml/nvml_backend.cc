@@ -22,7 +22,7 @@ const Clock& process_clock() {
   return clock;
 }
 
-// Of an instance its GPU.
+// Replaces each MIG instance of the list by its GPU.
 Result<std::string> without_instances(const NvmlLibrary& library, const std::string& choice) {
   GpuSelection list = TRY(parse_gpu_selection(choice));
   for (GpuName& name : list.names) {
@@ -33,7 +33,7 @@ Result<std::string> without_instances(const NvmlLibrary& library, const std::str
   return to_string(list);
 }
 
-// Whether its MIG mode is on, and which instances there are then.
+// Reads whether MIG mode is on and, if it is, the instances.
 void see_instances(const NvmlLibrary& library, nvml::Device device, SeenGpu& out) {
   const NvmlFunctions& nvml = library.functions();
   if (nvml.mig_mode == nullptr) return;
@@ -53,7 +53,7 @@ void see_instances(const NvmlLibrary& library, nvml::Device device, SeenGpu& out
         {each.uuid, static_cast<int>(each.gpu_instance), static_cast<int>(each.compute_instance)});
 }
 
-// Only names are queried. Errors: those of its handle and its UUID.
+// Queries names only. Errors: those of the handle and the UUID.
 Result<SeenGpu> see_gpu(const NvmlLibrary& library, int index) {
   const NvmlFunctions& nvml = library.functions();
   nvml::Device device = nullptr;
@@ -114,14 +114,14 @@ Result<OpenGpu> open_gpu(NvmlDevices& devices, const GpuId& id, NvmlPatience pat
 Result<SeenGpus> see_nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library,
                                Duration patience) {
   const int count = TRY(count_devices(*library));
-  // Each on a thread of its own: one that hangs keeps no name from the others.
+  // Each GPU has its own thread: a GPU that hangs does not block the names of the others.
   std::vector<std::future<Result<SeenGpu>>> pending;
   for (int index = 0; index < count; ++index) {
     auto promise = std::make_shared<std::promise<Result<SeenGpu>>>();
     pending.push_back(promise->get_future());
     start_thread([promise, library = library, index]() mutable {
       auto seen = see_gpu(*library, index);
-      library.reset();  // the caller closes it, and not this thread
+      library.reset();  // the caller closes it, not this thread
       promise->set_value(std::move(seen));
     });
   }

@@ -14,9 +14,10 @@ namespace derate {
 // Errors of list(): those of NVML; gpu_stuck and others where no GPU at all could be opened.
 Backend nvml_backend(NvmlPatience patience);
 
-// The GPUs of this process's view, without opening one. Loading and counting may hang as any driver
-// call; a GPU that does not answer within `patience` after that is silent. One that gives
-// no_permission is of another view: NVML counts it, CUDA does not. Errors: those of counting.
+// Lists the GPUs of this process's view without opening them. Loading and counting may hang like
+// any driver call. A GPU that does not answer within `patience` after that is silent. A GPU that
+// returns no_permission belongs to another view: NVML counts it, CUDA does not. Errors: those of
+// counting.
 Result<SeenGpus> see_nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library,
                                Duration patience);
 

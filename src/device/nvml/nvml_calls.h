@@ -13,8 +13,8 @@
 
 namespace derate {
 
-// A driver need not end a text that fills its buffer. What would move a reader's terminal or break
-// a line of a report is a '?'.
+// A driver need not terminate a text that fills its buffer. Characters that would control a
+// terminal or break a line of a report become '?'.
 template <std::size_t Size>
 std::string nvml_text(const char (&buffer)[Size]) {
   std::string out(buffer, std::find(buffer, buffer + Size, '\0'));
@@ -23,8 +23,8 @@ std::string nvml_text(const char (&buffer)[Size]) {
   return out;
 }
 
-// A share in percent; counters overshoot 100 a little, and what is far above it is no reading:
-// DCGM's blanks, garbage.
+// A share in percent. Counters overshoot 100 a little; values far above it are no readings (DCGM's
+// blank values, garbage).
 inline std::optional<Fraction> nvml_share(double percents) {
   constexpr double kPercentMax = 110;
   if (!(percents >= 0 && percents <= kPercentMax)) return std::nullopt;
@@ -69,9 +69,9 @@ class NvmlCalls {
   std::optional<Error> lost_, failure_;
 };
 
-// A list whose length the driver alone knows, and which may grow between two calls. `call` takes
-// the room and gives the length. The driver is given twice the room that it knows of: one whose
-// rows are longer than ours writes into the second half, and not past the end.
+// Reads a list whose length only the driver knows, and which may grow between two calls. `call`
+// takes the room and returns the length. The buffer has twice the room that the driver is passed: a
+// driver with rows longer than ours writes into the second half, not past the end.
 template <class T, class Call>
 nvml::Return read_nvml_rows(std::vector<T>& list, std::size_t& length, std::size_t room,
                             Call call) {

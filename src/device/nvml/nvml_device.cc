@@ -21,19 +21,20 @@ using nvml::Return;
 constexpr double kMilliwattsMax = 10e6;
 constexpr unsigned int kCelsiusMax = 130;
 constexpr unsigned int kMegahertzMax = 10'000;
-// A reading above what the board can draw or reach, with this margin, is none. Assumed: readings
-// of 25 ms overshoot the power limit, and overclocking the highest clock, by less than half.
+// A reading above the board's highest power or clock times this margin is dropped. Assumed:
+// readings of 25 ms overshoot the power limit, and overclocking the highest clock, by less than
+// half.
 constexpr double kMargin = 1.5;
-// Below that no chip slows down (85 C and more on all that we know). Boards whose thresholds count
-// from their limit (T.Limit) give 0, or a small number, for it.
+// No chip slows down below this temperature (85 C and more on all known ones). Boards whose
+// thresholds count from their limit (T.Limit) report 0 or a small number.
 constexpr unsigned int kSlowdownLeast = 60;
 
-// What a setting has.
+// The value of a setting.
 std::optional<Watts> watts(double milliwatts) {
   if (!(milliwatts >= 0 && milliwatts <= kMilliwattsMax)) return std::nullopt;
   return Watts(milliwatts / 1e3);
 }
-// What a sensor shows: a board that answers draws more than 0 W.
+// The reading of a sensor: a board that answers draws more than 0 W.
 std::optional<Watts> drawn(double milliwatts, const Capability& board) {
   const auto out = watts(milliwatts);
   if (!out || *out <= Watts(0)) return std::nullopt;
@@ -167,7 +168,7 @@ struct PowerFields {
 
 PowerFields read_power_fields(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
                               const Capability& board) {
-  nvml::FieldValue fields[4] = {};  // two, and room for a driver whose rows are longer
+  nvml::FieldValue fields[4] = {};  // two fields, and room for a driver with longer rows
   fields[0].field = nvml::kFieldPowerAverage;
   fields[1].field = nvml::kFieldPowerInstant;
   PowerFields power;

@@ -57,7 +57,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   std::optional<bool> mig_;   // as it was when the GPU was opened
   bool mig_changed_ = false;
   UtilisationsSeen processes_seen_;
-  std::unique_ptr<NvmlTenants> tenants_;  // from the first asking on
+  std::unique_ptr<NvmlTenants> tenants_;  // null until the first request
 };
 
 // How many GPUs there are. Errors: query_failed.

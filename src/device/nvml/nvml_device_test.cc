@@ -277,7 +277,7 @@ TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
   EXPECT_EQ(sample, nothing);
 }
 
-// Numbers that the board cannot have are no readings, one by one.
+// Each number that the board cannot have is dropped; the others stay.
 TEST_F(NvmlDeviceTest, WhatCannotBeIsEmpty) {
   const auto read_with = [&](auto&& change) {
     const StagedSensors sensors = gpu;
@@ -371,8 +371,8 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   EXPECT_EQ(gpu.asked_since, 10'000'000u);
 }
 
-// A GPU that a device cgroup denies is counted by NVML and is none of this process's; one that
-// fails or hangs can be.
+// NVML counts a GPU that a device cgroup denies to this process; the GPU is not listed. A GPU that
+// fails or hangs may be one of this process's.
 TEST(SeenGpus, DeniedGpusAreOfAnotherViewAndSilentOnesMayBeOfThis) {
   StagedNvml fake;
   for (int i = 0; i < 3; ++i) fake.add_gpu();
@@ -401,7 +401,7 @@ TEST(SeenGpus, OneThatHangsKeepsNoNameFromTheOthers) {
   EXPECT_EQ(seen.gpus.size(), 1u);
   EXPECT_EQ(seen.silent, std::vector{1});
   goes_on.set_value();
-  while (library.use_count() > 2) std::this_thread::yield();  // ours, and that of `seen`
+  while (library.use_count() > 2) std::this_thread::yield();  // ours and that of `seen`
 }
 
 TEST(SeenGpus, MigModeIsSeenWithoutInstances) {
@@ -416,7 +416,7 @@ TEST(SeenGpus, MigModeIsSeenWithoutInstances) {
   EXPECT_TRUE((*see_nvml_gpus(library, 10s)).gpus[0].instances_unread);
 }
 
-// Lists of the _v3 calls whose rows have `kRow` bytes, as many as `wide_rows` says.
+// Lists of the _v3 calls with `wide_rows` rows of `kRow` bytes.
 unsigned int wide_rows = 0;
 template <std::size_t kRow>
 Return wide_list(nvml::Device, unsigned int* count, nvml::ProcessInfo* out) {
@@ -432,7 +432,7 @@ Return wide_list(nvml::Device, unsigned int* count, nvml::ProcessInfo* out) {
 }
 Return never_called(nvml::Device, void*) { return Return::unknown; }
 
-// Drivers 535.43 to 535.86 write 32 bytes a row into the buffer of a caller that counts 24.
+// Drivers 535.43 to 535.86 write rows of 32 bytes into the buffer of a caller that expects 24.
 TEST_F(NvmlDeviceTest, RowsOfEveryDriverAreReadWhole) {
   const auto lists_all = [&](const NvmlFunctions& functions) {
     for (const unsigned int rows : {1u, 3u, 60u, 64u, 200u}) {
@@ -458,9 +458,9 @@ TEST_F(NvmlDeviceTest, RowsOfEveryDriverAreReadWhole) {
   lists_all(functions);  // 535.43 to 535.86
   functions.process_details = never_called;
   functions.protected_memory = nullptr;
-  lists_all(functions);  // rows that nobody knows: what pids can be decides
+  lists_all(functions);  // unknown rows: the range of PIDs decides
   functions.compute_processes = functions.graphics_processes = wide_list<24>;
-  lists_all(functions);  // _v2 goes first
+  lists_all(functions);  // the _v2 calls are preferred
 }
 
 TEST_F(NvmlDeviceTest, ProcessesMayGrowBetweenCalls) {

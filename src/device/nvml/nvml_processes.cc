@@ -24,14 +24,14 @@ constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_
 constexpr const char* kGraphicsProcesses = "nvmlDeviceGetGraphicsRunningProcesses_v2";
 constexpr unsigned int kPidMax = 4'194'304;  // of Linux (proc(5), pid_max)
 
-// A call that lists processes, and how long its rows can be: the likeliest first.
+// A call that lists processes, and the lengths that its rows may have, the likeliest first.
 struct ListCall {
   ProcessCall function = nullptr;
   std::size_t row = sizeof(nvml::ProcessInfo), other_row = sizeof(nvml::ProcessInfo);
 };
 
-// Which rows a driver's _v3 has follows from what came with them (nvitop's api/libnvml.py does so,
-// too).
+// The functions that came with a driver's _v3 calls show the length of their rows (as nvitop's
+// api/libnvml.py does).
 ListCall list_call(const NvmlFunctions& nvml, ProcessCall v2, ProcessCall v3) {
   if (v2 != nullptr) return {.function = v2};
   const bool wide = nvml.protected_memory != nullptr && nvml.process_details == nullptr;
@@ -46,7 +46,7 @@ ListCall graphics_call(const NvmlFunctions& nvml) {
   return list_call(nvml, nvml.graphics_processes, nvml.graphics_processes_v3);
 }
 
-// The rows of a list, each `row` bytes after the one before.
+// Copies the rows of a list, each `row` bytes after the one before.
 ProcessList cut(const ProcessList& raw, std::size_t length, std::size_t row) {
   ProcessList out(length);
   const auto* const bytes = reinterpret_cast<const char*>(raw.data());
@@ -122,7 +122,7 @@ Result<ProcessTable> read_table(const NvmlLibrary& library, std::span<const Proc
     }
     supported = true;
     lists_computing = lists_computing || name == kComputeProcesses;
-    // Where the driver has one list alone, nothing says that a process only draws.
+    // If the driver has only one of the lists, it does not show which processes only draw.
     add_list(list, mig, name == kComputeProcesses || !lists_computing, table);
   }
   if (supported) return table;
@@ -205,7 +205,7 @@ Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, W
   using std::chrono::microseconds;
   constexpr std::size_t kRoom = 128;
   constexpr unsigned long long kFreshUs = 1'000'000;  // the longest sample period
-  constexpr unsigned long long kAheadUs = 1'000'000;  // that clocks may be apart
+  constexpr unsigned long long kAheadUs = 1'000'000;  // most difference between the two clocks
   constexpr unsigned int kPercentMax = 100;           // an entry above it is garbage, its time too
   Utilisations out;
   if (nvml.process_utilization == nullptr) return out;
@@ -220,7 +220,7 @@ Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, W
       });
   // not_found says that no process worked since then.
   out.answered = code == Return::success || code == Return::not_found;
-  for (const auto& sample : samples) out.by_pid[sample.pid];  // of garbage alone nothing is known
+  for (const auto& sample : samples) out.by_pid[sample.pid];  // known only if a sample is sound
   std::erase_if(samples, [&](const nvml::ProcessUtilization& sample) {
     return sample.sm > kPercentMax || sample.memory > kPercentMax || sample.time_us > end_us ||
            sample.time_us < since;
@@ -228,7 +228,7 @@ Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, W
   for (const auto& sample : samples) seen.time_us = std::max(seen.time_us, sample.time_us);
   std::map<unsigned int, unsigned long long> newest;
   for (const auto& sample : samples) {
-    // Of the first reading nobody knows since when it is: what had stopped by then is not known.
+    // The first reading covers an unknown time: a process that had stopped before is not known.
     const bool before = since == 0 && sample.time_us + kFreshUs < seen.time_us;
     if (before || sample.time_us < newest[sample.pid]) continue;
     newest[sample.pid] = sample.time_us;
@@ -244,7 +244,7 @@ void put_utilisations(const Utilisations& used, UtilisationsSeen& seen,
     if (one && one->sm > Fraction(0)) unlisted.insert(static_cast<unsigned int>(pid));
   for (const GpuProcess& process : processes)
     unlisted.erase(static_cast<unsigned int>(process.pid));
-  // One that has ended has its last sample once.
+  // A process that has ended can have its last sample once.
   const bool foreign = std::any_of(unlisted.begin(), unlisted.end(),
                                    [&](unsigned int pid) { return seen.unlisted.contains(pid); });
   seen.unlisted = std::move(unlisted);

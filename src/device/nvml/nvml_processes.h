@@ -46,22 +46,22 @@ struct Utilisations {
   std::map<std::int64_t, std::optional<Used>> by_pid;  // empty: not known, of all that it named
 };
 
-// What readings of utilisation remember from one to the next.
+// State of readings of utilisation, kept from one to the next.
 struct UtilisationsSeen {
   unsigned long long time_us = 0;   // the newest sample's, on NVML's clock: the time of day
-  std::set<unsigned int> unlisted;  // of the last reading: sampled, and in no list
+  std::set<unsigned int> unlisted;  // sampled at the last reading, and in no list
 };
 
-// The driver's newest sample for each process since `seen`, which becomes the newest sample's time;
-// from 0 over what the driver kept, some seconds. A process that has stopped since `seen` has the
-// sample of when it worked: it is of the time between two readings, as long as that may be. A
-// sample of a time beyond `now`, or before the requested one, is garbage; a mark that lies there
-// was made before the clock went back, and is forgotten.
+// Reads the driver's newest sample of each process since `seen`, which becomes the newest sample's
+// time; 0: all that the driver kept, some seconds. A process that has stopped since `seen` keeps
+// its last sample, which then stands for the time between two readings. Samples later than `now` or
+// before the requested time are garbage. If `seen` is later than `now`, the clock went back: `seen`
+// is reset.
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen);
-// Fills in what each process used. Those without a sample did nothing; but where processes that no
-// list has are sampled again and again, list and samples are of different PID namespaces, and
-// nothing is known of those.
+// Fills in the utilisation of each process. A process without a sample did nothing. If processes
+// that are in no list are sampled repeatedly, list and samples belong to different PID namespaces,
+// and processes without a sample stay unknown.
 void put_utilisations(const Utilisations& used, UtilisationsSeen& seen,
                       std::vector<GpuProcess>& processes);
 

@@ -24,10 +24,10 @@ class NvmlTenants {
   // `library` outlives it; `mig` holds for its life.
   NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig);
 
-  // All of it but the board, of which it has the activity alone. `wall`: the time of day, which
-  // samples of processes are of. Errors: gpu_lost; without MIG
-  // those of list_processes(), with MIG those of read_mig_topology() and no_permission when there
-  // are processes that may not be listed.
+  // Reads the tenancy without the board, of which it has the activity only. `wall`: the time of
+  // day, used by samples of processes. Errors: gpu_lost; without MIG those of list_processes();
+  // with MIG those of read_mig_topology(), and no_permission if there are processes that may not be
+  // listed.
   Result<Tenancy> read(Instant now, WallTime wall);
 
   // Looks the instances up anew when it is time to: after the sensors were read, so that it does

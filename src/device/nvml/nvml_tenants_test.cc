@@ -18,7 +18,7 @@ constexpr unsigned int kNotKnown = ~0u;
 
 struct NvmlTenantsTest : ::testing::Test {
   NvmlTenantsTest() : gpu(fake.add_gpu()) { clock.step_wall(kWall); }
-  // The time of a sample that is so much older than now.
+  // The time of a sample that is `ago` older than now.
   unsigned long long sampled(Duration ago = {}) const {
     const auto time = (clock.wall_now() - ago).time_since_epoch();
     return static_cast<unsigned long long>(
@@ -334,7 +334,7 @@ TEST_F(NvmlTenantsTest, UtilisationsAreOfTheTimeSinceTheLastAsking) {
   for (const GpuProcess& one : processes_after(*device, 1s)) EXPECT_FALSE(one.sm_utilisation);
 }
 
-// Ticks of 5 s: who stopped 2 s before the second one worked in its time, and is no riddle.
+// With ticks of 5 s, a process that stopped 2 s before the second tick worked in that tick.
 TEST_F(NvmlTenantsTest, AnOldSampleBetweenTwoReadingsIsOfTheTimeBetweenThem) {
   gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
   gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {11, sampled(), 60, 5, 0, 0}};
@@ -349,7 +349,7 @@ TEST_F(NvmlTenantsTest, AnOldSampleBetweenTwoReadingsIsOfTheTimeBetweenThem) {
   EXPECT_EQ(processes[1].sm_utilisation, percent(99));
 }
 
-// Where the driver lists no computing processes nothing says that one of the others only draws.
+// If the driver lists no computing processes, those of the graphics list may compute, too.
 TEST_F(NvmlTenantsTest, WhoIsOnlyInTheGraphicsListMayComputeWhereThereIsNoOther) {
   gpu.graphics = {{10, 1, 0, 0}};
   EXPECT_FALSE(open()->tenancy()->processes[0].computes);
@@ -367,7 +367,7 @@ TEST_F(NvmlTenantsTest, TheTimeOfAGarbageEntryIsNotBelieved) {
   EXPECT_EQ(read_after(*device, 1s)->processes[0].sm_utilisation, percent(30));
 }
 
-// Two pids in one word lie in the future; one such row must not hide all that come after it.
+// Two PIDs in one word give a time in the future. Such a row must not hide the rows after it.
 TEST_F(NvmlTenantsTest, ATimeBeyondNowIsGarbage) {
   gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
   gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0},
@@ -395,7 +395,8 @@ TEST_F(NvmlTenantsTest, AClockThatIsSetBackMakesTheMarkBeForgotten) {
   EXPECT_EQ(device->tenancy()->processes[0].sm_utilisation, percent(50));
 }
 
-// A list in the container's PIDs and samples in the machine's: who has no sample may have worked.
+// The list has the container's PIDs, the samples the machine's: unsampled processes may have
+// worked.
 TEST_F(NvmlTenantsTest, SamplesOfProcessesThatNoListHasMakeOthersUnknown) {
   gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
   const auto device = open();
@@ -405,7 +406,7 @@ TEST_F(NvmlTenantsTest, SamplesOfProcessesThatNoListHasMakeOthersUnknown) {
     gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {645401, sampled(), 60, 5, 0, 0}};
     return device->tenancy()->processes;
   };
-  EXPECT_EQ(next()[1].sm_utilisation, percent(0));  // that one may just have ended
+  EXPECT_EQ(next()[1].sm_utilisation, percent(0));  // that process may just have ended
   const auto processes = next();
   EXPECT_EQ(processes[0].sm_utilisation, percent(30));
   EXPECT_FALSE(processes[1].sm_utilisation || processes[1].memory_utilisation);

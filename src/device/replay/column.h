@@ -1,5 +1,5 @@
-// The text form of each field of a Sample, as a cell of a table. A table of Columns is all that a
-// trace format's writer and reader know of the fields (trace_format.cc, csv_trace.cc).
+// The text form of each field of a Sample, as a cell of a table. A trace format's writer and reader
+// know the fields only through this table of Columns (trace_format.cc, csv_trace.cc).
 #pragma once
 
 #include <optional>

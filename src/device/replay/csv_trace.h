@@ -4,7 +4,7 @@
 // Activity counters (gpm_*) are only good once per 100 ms window. A row that was read twice within
 // one holds NaN in one of them and 0 in the others. So a row's whole set is left out when
 //   - a gpm_ cell of it is NaN, or
-//   - it reports DRAM or PCIe activity and every gpm_ cell is 0: on the idlest GPU refresh and the
+//   - it reports DRAM or PCIe activity and every gpm_ cell is 0: even at idle, refresh and the
 //     reading itself keep those above 0, while SM and pipe counters are truly 0 there.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Work on a simulated GPU as its physics see it: what it does now at each clock, and how it goes
-// on. The GPU accounts its time and energy (SimJob).
+// Work on a simulated GPU: its activity at each clock, and its progress. The GPU accounts its time
+// and energy (SimJob).
 #pragma once
 
 #include <cstddef>

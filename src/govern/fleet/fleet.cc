@@ -115,7 +115,7 @@ std::string Fleet::governs_nothing() const {
   if (!settings_.govern || !is_open()) return "";
   std::string why = unknown_gpus_;
   for (const ManagedGpu& gpu : gpus_) {
-    // What another governor, an operator or a run has is governed by somebody's word.
+    // A GPU of another governor, an operator or a run is governed, though not by the configuration.
     const bool others = gpu.assigned && gpu.assigned->origin != origins::configuration;
     if (gpu.governed || others || gpu.lease_again) return "";
     if (why.empty() && gpu.trouble)
@@ -169,8 +169,8 @@ GovernorOptions Fleet::options_of_governor() const {
   return out;
 }
 
-// A call that hangs costs the patience that is left since it began: of those that began together
-// only the first is waited for.
+// A call that hangs is waited for until its patience ends, counted from its start. Of calls that
+// start together, only the first costs time.
 void Fleet::start_readings() {
   for (const ManagedGpu& gpu : gpus_)
     gpu.open.source->start_reading({.energy = false, .activity = false});
@@ -252,7 +252,7 @@ void Fleet::maintain() {
   }
 }
 
-// Who has the lease now governs the GPU, or will: two may not.
+// The holder of the lease governs the GPU, or will: two governors must not.
 void Fleet::leave_lost_leases() {
   for (const DomainId& domain : leases_.lost()) {
     const ManagedGpu* const gpu = find(domain.name);
@@ -265,7 +265,7 @@ void Fleet::leave_lost_leases() {
   }
 }
 
-// What was assigned to several GPUs for the same time ends together.
+// Starts readings if the assignments of several GPUs end at the same time.
 void Fleet::ask_when_many_end() {
   const Instant now = clock_.now();
   const auto ends = [&](const ManagedGpu& gpu) {
@@ -389,7 +389,7 @@ JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
   entry.pid = ::getpid();
   entry.pid_started = process_start(entry.pid);
   entry.time = clock_.wall_now();
-  // That it is one of the GPU's was checked before.
+  // The caller has checked that the clock is supported.
   if (auto found = found_lock(gpu.open.source->capability(), settings_); found.ok())
     entry.knobs[kClockLock].found = *found;
   return {*options_.journal, entry};
@@ -413,7 +413,8 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
   GovernedGpu out = TRY(govern_assigned(gpu));
   if (options_.every_round) out.tick = {};
   if (out.control == nullptr || !options_.journal) return out;
-  // To what the GPU would be restored is not known: what Derate itself left would count as found.
+  // Without the journal the found settings are not known: those that Derate left would count as
+  // found.
   if (!gpu.leftover.lost.empty()) leftovers_.look_for_lost(gpu);
   if (!gpu.leftover.lost.empty()) {
     gpu.lease_again = clock_.now() + kLeaseEvery;
@@ -438,7 +439,7 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
 // Takes the GPU in hand by what is assigned to it. Where that fails the GPU is observed, and
 // `trouble` says why.
 GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
-  options_.alive();  // a lease may have to be waited for
+  options_.alive();  // taking the lease may block
   const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
   gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
   gpu.governed = false;

@@ -1,7 +1,6 @@
 // The GPUs of a program that governs: opens them, restores leftovers of earlier processes, takes
-// leases, observes or governs each as it is assigned, and reopens one that was lost. derated and
-// `derate run` govern with it. It runs on one thread and waits for no GPU longer than the loop's
-// patience.
+// leases, observes or governs each as it is assigned, and reopens a lost one. derated and `derate
+// run` govern with it. It runs on one thread and waits for no GPU longer than the loop's patience.
 #pragma once
 
 #include <functional>
@@ -43,7 +42,7 @@ struct FleetOptions {
   LeaseHooks leases;                  // one governor a GPU
   Log log = {};
   ModelCacheProvider* models = nullptr;  // outlives the fleet; null: nothing is kept of work
-  // The loop lives: called before each GPU whose driver may have to be waited for.
+  // Reports that the loop lives: called before each GPU whose driver may block.
   std::function<void()> alive = [] {};
   // Ticks every GPU in every round, whatever its policy's period: for a loop that has that period.
   bool every_round = false;
@@ -74,9 +73,9 @@ class Fleet : public TunedGpus {
   void add(OpenGpus opened);
   // The GPUs are open.
   bool is_open() const { return governor_ != nullptr; }
-  // Gives every GPU back. What fails is tried again until `patience` has passed: a process without
-  // a guard has nobody who comes after it. Errors: those of restoring; the journal has what is
-  // left.
+  // Restores every GPU. Failed restores are tried again until `patience` has passed: without a
+  // guard, no other process restores them. Errors: those of restoring; the journal keeps the
+  // settings that are not restored.
   Result<void> restore(const char* why, Duration patience = {});
   // The same at the end of the program, and once more what was left before. Errors: as above.
   Result<void> finish(Duration patience = {});
@@ -118,18 +117,18 @@ class Fleet : public TunedGpus {
   // The bounds of GPUs' knobs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
-  // A sentence where the configuration says `govern` and no GPU is governed by it, nor by anybody
-  // else's word; empty: all is as it says.
+  // A sentence, if the configuration says `govern` and no GPU is governed by it, by an operator or
+  // by a run; otherwise empty.
   std::string governs_nothing() const;
   // What would come of other promises to the work on the GPU at `at` (policy/policy.h); none while
   // it is only observed.
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
-  // Sentences: which GPUs could not be governed with these settings, and why; and which clocks
-  // would be taken as another one. They leave out failures that show only later, such as a lease
-  // that another governor has.
+  // Sentences: the GPUs that could not be governed with these settings, with reasons, and the
+  // clocks that would be rounded. Failures that show only later are missing, such as a lease that
+  // another governor holds.
   std::vector<std::string> warnings_under(const Settings& settings) const;
-  // Before requests for several GPUs: a reading of each is begun, so that drivers that hang are
-  // waited for together, and not one after the other.
+  // Starts a reading of each GPU before requests for several GPUs, so that the waits for drivers
+  // that hang overlap.
   void start_readings();
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);

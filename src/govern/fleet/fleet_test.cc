@@ -98,7 +98,7 @@ class FleetOfTwo : public testing::Test {
   std::optional<Fleet> fleet;
 };
 
-// Nothing could restore such a lock, neither this process nor another.
+// No process could restore such a lock.
 TEST_F(FleetOfTwo, AFoundLockThatTheGpuCannotHaveIsRefusedBeforeAnythingIsWritten) {
   Settings settings;
   settings.govern = true;
@@ -113,7 +113,7 @@ TEST_F(FleetOfTwo, AFoundLockThatTheGpuCannotHaveIsRefusedBeforeAnythingIsWritte
   EXPECT_FALSE(gpus.sim(0).locked());
 }
 
-// An upgrade does not end governing for a clock that drivers have always rounded.
+// An upgrade does not stop governing because of a clock that drivers have always rounded.
 TEST_F(FleetOfTwo, ClocksBetweenStepsAreTakenAsTheDriverWouldAndLogged) {
   Settings settings;
   settings.govern = true;
@@ -140,7 +140,7 @@ TEST_F(FleetOfTwo, ClocksBetweenStepsAreTakenAsTheDriverWouldAndLogged) {
   EXPECT_TRUE(fleet->finish().ok());
 }
 
-// What Derate itself left there would count as found.
+// The settings that Derate left there would count as found.
 TEST_F(FleetOfTwo, AGpuWhoseJournalCannotBeUsedIsNotGovernedUntilItIsReset) {
   const Folder folder;
   const Journal journal(folder.file("journal"));
@@ -166,7 +166,7 @@ TEST_F(FleetOfTwo, AGpuWhoseJournalCannotBeUsedIsNotGovernedUntilItIsReset) {
   EXPECT_TRUE(fleet->finish().ok());
 }
 
-// Leases of GPUs that another governor may have, and a journal.
+// A fleet with leases of GPUs, which another governor may hold, and a journal.
 class FleetWithLeases : public FleetOfTwo {
  protected:
   FleetWithLeases() {
@@ -396,7 +396,7 @@ TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
   EXPECT_EQ(governed(1), "assure");
 }
 
-// What `config check` accepts is governed.
+// A list of GPUs that `config check` accepts is governed.
 TEST_F(FleetOfTwo, AListOfGpusIsReadAsEverywhere) {
   for (const char* list : {"0, 1", "0-1", "0,1,", "all", ""}) {
     Settings settings;
@@ -417,7 +417,7 @@ TEST_F(FleetOfTwo, AConfigurationThatGovernsNothingSaysSo) {
   EXPECT_EQ(
       fleet->governs_nothing().find("the configuration says govern, and no GPU is governed: "), 0u);
   EXPECT_NE(fleet->governs_nothing().find("GPU 'GPU-gone' is not here"), std::string::npos);
-  // What somebody says later is governing by a word.
+  // An operator's later assignment counts as governing.
   ASSERT_TRUE(assign(1, policy("efficient-fix"), "ann").ok());
   EXPECT_EQ(fleet->governs_nothing(), "");
   settings.govern = false;
@@ -437,10 +437,10 @@ TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
   EXPECT_EQ(governed(0), "efficient-fix");
 }
 
-// Without a guard nobody comes after this process.
+// Without a guard, no other process restores after this one.
 TEST_F(FleetOfTwo, AGpuThatDoesNotAnswerIsTriedAgainForAsLongAsTheCallerHasPatience) {
   const Folder folder;
-  const Instant back = clock.now() + 12s;  // when the driver answers again
+  const Instant back = clock.now() + 12s;  // time at which the driver answers again
   FleetOptions options{.journal = Journal(folder.file("journal")), .open = gpus.opener()};
   options.alive = [&] {
     if (clock.now() >= back) gpus.faults(0).gpu_lost = false;

@@ -17,7 +17,7 @@ struct LeaseHooks {
   // Empty where no lease is needed: no other process can govern simulated GPUs.
   std::function<Result<UniqueFd>(const DomainId& domain)> take;
   std::function<void(const DomainId& domain)> release = [](const DomainId&) {};
-  // Those whose lease somebody else has, since its file was removed.
+  // The domains whose lease another process holds, since the lease's file was removed.
   std::function<std::vector<DomainId>()> take_lost = [] { return std::vector<DomainId>(); };
 };
 
@@ -30,8 +30,8 @@ class LeaseKeeper {
   Result<void> take(const DomainId& domain);
   // Releases the lease if it is held.
   void release(const DomainId& domain);
-  // Of those that are held, the domains whose lease somebody else has by now: to be restored and
-  // released.
+  // The held domains whose lease another process holds by now: the caller restores and releases
+  // them.
   std::vector<DomainId> lost() const;
 
  private:

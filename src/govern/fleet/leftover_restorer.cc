@@ -37,7 +37,7 @@ void LeftoverRestorer::look_for_lost(ManagedGpu& gpu) const {
   take_lost(gpu, options_.journal.lost(options_.life));
 }
 
-// That of a GPU which another governs is that one's to look after.
+// If another process governs the GPU, that process handles its lost journal.
 void LeftoverRestorer::take_lost(ManagedGpu& gpu, std::span<const LostJournal> all) const {
   gpu.leftover.lost.clear();
   for (const LostJournal& lost : all)

@@ -35,7 +35,7 @@ class LeftoverRestorer {
   // What is left on these GPUs, each under its lease. Journals that may not be applied are set
   // aside; those of GPUs that are neither among these nor `known` (UUIDs) are logged and kept.
   void restore(std::span<ManagedGpu* const> gpus, const std::set<std::string>& known);
-  // Whether a journal of the GPU could not be used, so that it is not known to what it is restored.
+  // Looks for a journal of the GPU that cannot be used, so that its found settings are not known.
   void look_for_lost(ManagedGpu& gpu) const;
   // Looks again at a journal that was left to another process: that may have died since.
   void look_again(ManagedGpu& gpu);

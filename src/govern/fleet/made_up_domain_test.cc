@@ -154,7 +154,7 @@ TEST_F(MadeUpDomain, IsRestoredByTheGuardWhereverTheWorkerIsKilled) {
 }
 
 TEST_F(MadeUpDomain, IsRestoredByWhoComesNextWhereTheGuardIsKilledToo) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);  // a killed guard's worker is this process's child
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);  // adopts the worker of a killed guard
   for (int step = 0; step < kSteps; ++step) {
     SCOPED_TRACE(step);
     hooks.work = [&](GuardLink& link) {
@@ -166,7 +166,7 @@ TEST_F(MadeUpDomain, IsRestoredByWhoComesNextWhereTheGuardIsKilledToo) {
     const pid_t guard = ::fork();
     if (guard == 0) ::_exit(run_guarded(options, hooks, clock)->exit_code);
     ::waitpid(guard, nullptr, 0);
-    while (::waitpid(-1, nullptr, 0) > 0) continue;  // the worker, too
+    while (::waitpid(-1, nullptr, 0) > 0) continue;  // includes the worker
     RestoreRequest request{.open = open, .gpus = {}, .who = "derate restore", .why = "asked to"};
     const auto rows = *restore_left(request, clock);
     EXPECT_EQ(rows.size(), step >= 2 ? 1u : 0u);
@@ -176,8 +176,7 @@ TEST_F(MadeUpDomain, IsRestoredByWhoComesNextWhereTheGuardIsKilledToo) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
 }
 
-// A journal that cannot be used is no clean end, however often somebody looks, until the domain is
-// reset.
+// A journal that cannot be used is an error at every restore, until the domain is reset.
 TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedIsNotRestoredUntilItIsReset) {
   std::filesystem::create_directories(journal_directory());
   std::ofstream(journal_directory() + "/made-up:0.json") << "half";
@@ -205,7 +204,7 @@ TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedIsNotRestoredUntilItIsReset) {
   EXPECT_NE(read_file(audit_file())->find("its journal could not be used"), std::string::npos);
 }
 
-// With its lease's file the lease is gone, and not the governor.
+// If a lease's file is removed, the lease is gone, but the governor still runs.
 TEST_F(MadeUpDomain, WhoseGovernorLivesIsLeftAloneThoughItsLeaseWasRemoved) {
   const pid_t governor = ::fork();
   if (governor == 0)
@@ -221,7 +220,7 @@ TEST_F(MadeUpDomain, WhoseGovernorLivesIsLeftAloneThoughItsLeaseWasRemoved) {
   EXPECT_TRUE(left_by_nobody().empty());
   EXPECT_EQ(exit_code_of(ask_to_restore()), 75);
   EXPECT_EQ(*plant.read_knobs(), found);
-  // Also where nobody can have a lease, as without room in the run folder.
+  // The same if no lease can be taken, as without room in the run folder.
   const std::string lock = run_directory() + "/made-up:0.lock";
   std::filesystem::remove(lock);
   std::filesystem::create_directories(lock);
@@ -234,7 +233,7 @@ TEST_F(MadeUpDomain, WhoseGovernorLivesIsLeftAloneThoughItsLeaseWasRemoved) {
   EXPECT_EQ(plant.read_knobs()->at("pump_hertz"), one_value(40));
 }
 
-// What cannot be moved is not restored either, and nothing says that all is well.
+// A journal that cannot be moved is not restored either, and the restore fails.
 TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedAndNotBeMovedIsNotRestored) {
   const std::string path = journal_directory() + "/made-up:0.json";
   std::filesystem::create_directories(journal_directory());
@@ -251,7 +250,7 @@ TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedAndNotBeMovedIsNotRestored) {
   }
 }
 
-// No room for a lease: nobody can have one.
+// Without room for a lease, no process can hold one.
 TEST_F(MadeUpDomain, IsRestoredWhereNoLeaseCanBeMade) {
   JournalEntry entry;
   entry.domain = kDomain;
@@ -259,7 +258,7 @@ TEST_F(MadeUpDomain, IsRestoredWhereNoLeaseCanBeMade) {
   entry.owner = "test";
   entry.knobs["pump_hertz"] = {one_value(40), true};
   ASSERT_TRUE(machine_journal().write(entry).ok());
-  // Its file cannot be made: as where there is no room, the error is io.
+  // The lease's file cannot be created. As on a full disk, the error is io.
   std::filesystem::create_directories(run_directory() + "/made-up:0.lock");
   EXPECT_EQ(exit_code_of(ask_to_restore()), 0);
   EXPECT_EQ(plant.read_knobs()->at("pump_hertz"), one_value(40));

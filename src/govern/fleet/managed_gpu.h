@@ -25,7 +25,7 @@ struct Leftover {
   std::string left_alone;                // why a journal of another process is left; empty: none is
   bool left_by_nobody = false;           // no governor is known that would restore it
   std::optional<Instant> look_again;
-  // A sentence: its journal cannot be used, and what it names is not known. Empty: there is none.
+  // A sentence if the GPU's journal cannot be used and its settings are not known; otherwise empty.
   std::string lost;
 };
 

@@ -28,7 +28,7 @@ Result<void> check_attribution_settings(const Settings& settings) {
                        rules.error());
 }
 
-// Whether a GPU is here is not known before they are open; what is no name of one never is.
+// Rejects texts that cannot name a GPU. The GPUs that are present are not known before they open.
 Result<void> check_gpu_settings(const Settings& settings) {
   const auto selection = parse_gpu_selection(settings.gpus);
   if (!selection.ok()) return wrong_setting(settings, "governor.gpus", selection.error());

@@ -38,12 +38,12 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
 // The clocks that the settings allow on the GPU. Errors: those of make_envelope(), with the UUID.
 Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings);
 
-// The lock that the configuration says was found on a GPU, in clocks that its driver accepts;
-// empty: it names none. Errors: invalid_argument for one outside the supported clocks: nothing
-// could restore it.
+// The clock lock that the configuration names as found on a GPU, in clocks that its driver accepts;
+// empty: none is named. Errors: invalid_argument for a clock outside the supported ones, which
+// could not be restored.
 Result<std::optional<KnobValue>> found_lock(const Capability& capability, const Settings& settings);
-// Sentences: which clocks of the configuration lie between two of the GPU's, and are taken as
-// which.
+// Sentences: the configured clocks that lie between two of the GPU's, and the clocks that replace
+// them.
 std::vector<std::string> clocks_between_steps(const Capability& capability,
                                               const Settings& settings);
 

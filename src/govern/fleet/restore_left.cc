@@ -41,13 +41,13 @@ Restored refused(const JournalEntry& entry, const Error& why) {
           why.message};
 }
 
-// A run folder without room, or that nobody can write, has no lease for anybody: where no file is
-// there that a governor could hold, none does.
+// If the run folder is full or read-only, no process can take a lease. If the lease's file does not
+// exist either, no governor holds the domain.
 bool free_without_lease(const Error& why, const std::string& name) {
   return why.code == Errc::io && !lease_is_held(run_directory(), name);
 }
 
-// The knobs that could not be read when they were found; others are as somebody may want them.
+// Resets the knobs that could not be read when they were found; a user may have set the others.
 Result<void> reset_domain(const DomainId& domain, const RestoreRequest& request) {
   const auto device = TRY(request.open(domain));
   for (const KnobInfo& knob : device->knobs())
@@ -55,7 +55,7 @@ Result<void> reset_domain(const DomainId& domain, const RestoreRequest& request)
   return {};
 }
 
-// The rest of it, which may wait for a disk.
+// The second part of a reset, which may wait for a disk.
 int settle_reset(const LostJournal& lost, const RestoreRequest& request, Result<void> done) {
   if (done.ok()) done = machine_journal().settle(lost).with("reset, but its journal stays");
   SystemClock clock;
@@ -85,8 +85,8 @@ struct Asker {
   std::string who, why;
 };
 
-// What a restore has left to do, which may wait for a disk. The journal first: where the disk does
-// not answer, the audit log is not what is waited for.
+// The second part of a restore, which may wait for a disk. The journal comes first, so that it does
+// not wait for the audit log.
 int settle_restored(const DomainId& domain, Result<void> restored, const Asker& asker,
                     const Log& log) {
   SystemClock clock;
@@ -103,7 +103,7 @@ int settle_restored(const DomainId& domain, Result<void> restored, const Asker& 
   return exit_code_of(restored.error().code);
 }
 
-// Under their leases, as what is restored.
+// Resets domains under their leases, as restoring does.
 void reset_lost(const RestoreRequest& request, Clock& clock, std::vector<Restored>& out) {
   std::vector<UniqueFd> leases;
   std::map<DomainId, LostJournal> all;

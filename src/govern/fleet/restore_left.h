@@ -25,30 +25,30 @@ using OpenToRestore = std::function<Result<std::unique_ptr<KnobControl>>(const D
 // The journal of this machine and user, with its second copies in the run folder.
 Journal machine_journal();
 
-// What a process does that restores that domain: opens it and restores what was written; afterwards
-// removes the entry, and the audit log has it. 0 also when there is nothing to restore; if opening
-// or writing fails, the entry stays. `log` outlives the step.
+// The work of a process that restores the domain: opens it and restores the written settings.
+// Afterwards it removes the entry and writes the audit log. Returns 0 also if there is nothing to
+// restore. If opening or writing fails, the entry stays. `log` must outlive the step.
 RestoreStep restore_process(const DomainId& domain, const OpenToRestore& open,
                             const std::string& who, const std::string& why, const Log& log);
 
 // The domains whose entries the process `writer` has left.
 std::vector<DomainId> left_by(pid_t writer);
-// Removes what writers that are gone had begun to write. May wait for the disk.
+// Removes files that dead processes had begun to write. May wait for the disk.
 void remove_unfinished_journals();
 
-// The process that wrote the entry lives, and is another than this one: its GPU is governed, also
-// where the file of its lease was removed. False where that is not known.
+// Whether another living process wrote the entry: then its GPU is governed, even if the file of its
+// lease was removed. False if that is not known.
 bool writer_lives(const JournalEntry& entry);
 
-// What is left on a domain that no living governor would restore.
+// Settings left on a domain that no living governor would restore.
 struct Abandoned {
   std::string why;     // "left by derated, pid 17, which is gone"
   std::string remedy;  // the command that gives it back: "derate restore"
 };
-// By short_name(). Empty where there is none, or this user may not see.
+// By short_name(). Empty if there are none, or if this user may not read them.
 std::map<std::string, Abandoned> left_by_nobody();
 
-// For users: of a domain whose journal was lost, and what to do.
+// A sentence for users about a domain whose journal was lost, with the remedy.
 std::string describe(const LostJournal& lost);
 
 struct RestoreRequest {
@@ -59,8 +59,8 @@ struct RestoreRequest {
   Duration patience = std::chrono::seconds(10);  // for each; they are restored side by side
   std::function<void()> alive = [] {};           // called now and then
   Log log = {};
-  // Domains whose journals of this boot could not be used: their knobs that cannot be read, such as
-  // a clock lock, are given back to the device's own control.
+  // For domains whose journals of this boot cannot be used: reset the knobs that cannot be read,
+  // such as a clock lock, to the device's own control.
   bool reset = false;
 };
 
@@ -68,8 +68,8 @@ struct RestoreRequest {
 struct Restored {
   enum class Outcome : std::uint8_t {
     restored,
-    reset,     // its journal could not be used; what cannot be read was given back to the device
-    governed,  // a governor that lives has the domain, and restores it in the end
+    reset,         // the journal could not be used; knobs that cannot be read were reset
+    governed,      // a living governor has the domain, and restores it when it ends
     not_restored,  // the journal is left, and nobody is known who would do it
   };
   DomainId domain;
@@ -77,9 +77,9 @@ struct Restored {
   std::string detail;
 };
 
-// Restores the domains of all journals, each under its lease and in a process of its own; unusable
-// journals are set aside, and those of this boot count as not restored until their domains were
-// reset. The process has one thread. Errors: those of reading the journals.
+// Restores the domains of all journals, each under its lease and in a process of its own. Unusable
+// journals are set aside; those of this boot count as not restored until their domains are reset.
+// The process must have one thread. Errors: those of reading the journals.
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock);
 
 // The exit code for these: never 0 while a journal is left. That of busy where governors that live

@@ -13,8 +13,8 @@
 //                                   restored to what was found, then what is wanted there comes
 //                                   back
 //
-// If the process ends meanwhile, the GPUs are restored as any that are governed: journal, lease,
-// guard. The loop's own thread makes all of these calls.
+// If the process ends meanwhile, the GPUs are restored like any governed GPU, by journal, lease and
+// guard. All calls are made on the loop's own thread.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,8 @@
 //   apart at most, with batches that are alike and with others (tests/fixtures/h200-launches/ddp).
 // - Without them processes in step launch at rates that are one, in each window: on H200s their
 //   ratio has an sd of 0.06 to 0.24 %, that of two independent trainings of one program 0.8 to
-//   1.7 %, with means from 0.01 % on. Kernels have to be the same ones, too. Programs whose rates
-//   do not vary at all are not distinguished so.
+//   1.7 %, with means from 0.01 % on. The kernels must be the same ones, too. The test cannot
+//   separate programs whose rates do not vary at all.
 #pragma once
 
 #include <cstdint>

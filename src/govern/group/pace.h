@@ -1,6 +1,6 @@
-// The choice of the GPU that sets the pace among those that go in step: the others wait for it. At
-// one clock it is the one that waits least, so that it is the busiest; where waiting looks like
-// work, as of kernels that spin until the others are there, the one whose clock is lowest.
+// The choice of the GPU that sets the pace of a group that goes in step: the others wait for it.
+// With equal clocks it is the GPU that waits least, so the busiest. If waiting looks like work
+// (kernels that spin until the others arrive), it is the GPU with the lowest clock.
 #pragma once
 
 #include <cstddef>

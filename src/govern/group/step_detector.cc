@@ -37,8 +37,8 @@ bool is_or_is_below(const ProcessFacts& process, const Ancestor& other) {
                      [&](const Ancestor& each) { return are_one(each, other); });
 }
 
-// The nearest process above it, or itself, that is above another GPU's, too: torchrun of its ranks,
-// a script of what it starts. Number 0: none.
+// The nearest process, itself or above it, that is also above another GPU's process: torchrun for
+// its ranks, a script for its children. PID 0: none.
 Ancestor launcher_of(const StepEvidence& evidence, OfJob all) {
   const auto is_shared = [&](const Ancestor& above) {
     return std::any_of(all.begin(), all.end(), [&](const StepEvidence* other) {

@@ -17,8 +17,8 @@ constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 constexpr Duration kSafeAfter = std::chrono::seconds(2);       // of work that nothing is known of
-constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // a low clock is left
-constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // what was known is of no use
+constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // then a low clock is left
+constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // then old measurements go
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
@@ -225,8 +225,8 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   return refer(estimate, envelope);
 }
 
-// What works now may be another's work, and what a clock costs it is not known: it gets the
-// highest, as after a pause. A reading that fails once is no other work.
+// The current work may be new, and its loss at a clock is not known: it gets the highest clock, as
+// after a pause. A single failed reading is not new work.
 Decision Assure::unread(const Estimate& estimate, const Envelope& envelope) {
   const Duration time = script_.unread_for(estimate.time);
   if (time > kOtherWorkAfter && script_.last) {

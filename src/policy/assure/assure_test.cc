@@ -139,7 +139,7 @@ TEST(Assure, LooksAtTheHighestClockFirst) {
   EXPECT_TRUE(rig.last().probing);
 }
 
-// The clock of the work before is not for one of which nothing is read.
+// Work without readings does not stay at the clock of the work before it.
 TEST(Assure, WorkWithoutAReadingIsNotHeldAtTheClockOfTheWorkBefore) {
   Rig rig;
   rig.run(30s, flat, 0.9);
@@ -150,7 +150,7 @@ TEST(Assure, WorkWithoutAReadingIsNotHeldAtTheClockOfTheWorkBefore) {
   rig.run(10s, follows, 0.9);
   EXPECT_EQ(rig.clock(), rig.highest());
   rig.unread = false;
-  // Judged anew: its promise is kept.
+  // The work is judged anew, and its promise is kept.
   EXPECT_GT(rig.run(60s, follows, 0.9), 0.89);
 }
 
@@ -168,7 +168,7 @@ TEST(Assure, AReadingThatFailsOnceChangesNothing) {
   }
 }
 
-// Nothing was held: a GPU that shows no utilisation at all, as with MIG, keeps its own clock.
+// No clock was held: a GPU without any utilisation reading, as with MIG, keeps its own clock.
 TEST(Assure, WithoutAnyReadingNothingIsSet) {
   Rig rig;
   rig.unread = true;

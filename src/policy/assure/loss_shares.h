@@ -1,5 +1,5 @@
-// The division of a promise for the whole of the work among phases that take turns: a phase that
-// saves much energy for little time may lose more than the promise, where another loses less.
+// The division of a promise for the whole of the work among phases that alternate: a phase that
+// saves much energy in little time may lose more than the promise if another phase loses less.
 #pragma once
 
 #include <cstddef>

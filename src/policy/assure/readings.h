@@ -105,16 +105,16 @@ struct MeanPowerMeter {
     Joules energy{};
   };
   std::optional<Reading> last;
-  bool counter = false;  // the GPU has one that counts
+  bool counter = false;  // the GPU has an energy counter that counts
   CounterWatch watch;
 
   struct Mean {
     Watts power;
     double variance;  // relative
   };
-  // Each reading; true when the counter has moved.
+  // Takes each reading; true if the counter has moved.
   bool see(Instant now, Joules energy);
-  // Of readings at which it has moved. Empty: there is none yet.
+  // The mean between readings at which the counter has moved. Empty: there is none yet.
   std::optional<Mean> mean(Instant now, Joules energy);
 };
 

@@ -111,7 +111,7 @@ TEST(Counters, ThatRepeatWhatTheyShowedBeforeAMoveStandStill) {
   EXPECT_EQ(counters.newest, SignalValues{});
 }
 
-// One that stands still shows no power: the GPU's power readings stand in.
+// A counter that stands still shows no power: the GPU's power readings replace it.
 TEST(MeanPowerMeter, OfACounterThatStandsStillNothingIsLearned) {
   MeanPowerMeter meter;
   EXPECT_TRUE(meter.see(Instant{}, Joules(5)));
@@ -121,7 +121,7 @@ TEST(MeanPowerMeter, OfACounterThatStandsStillNothingIsLearned) {
   EXPECT_FALSE(meter.see(Instant{} + 4s, Joules(5)));
   EXPECT_FALSE(meter.counter);
   EXPECT_TRUE(meter.see(Instant{} + 5s, Joules(600)));
-  EXPECT_FALSE(meter.mean(Instant{} + 5s, Joules(600)));  // begins anew
+  EXPECT_FALSE(meter.mean(Instant{} + 5s, Joules(600)));  // the counter begins anew
 }
 
 TEST(MeanPowerMeter, IsReadOverASecondAtLeast) {

@@ -26,7 +26,7 @@ struct Script {
   // begins with the first kernels after that.
   enum class Work { pauses, rests, has_ended, begins, goes_on };
   Work work_at(const Estimate& estimate);
-  // For how long there has been no utilisation reading, by which work differs from none.
+  // How long no utilisation reading has come; without it, work and idle time look alike.
   Duration unread_for(Instant now);
   void enter(Stage next, Instant now) { stage = next, since = now; }
   // Each tick stands for the time since the one before. Empty: that was too long ago.

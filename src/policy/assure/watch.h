@@ -1,5 +1,5 @@
-// The detection of other work, and of how often the work changes: phases too short to follow are
-// governed as one mixture.
+// The detection of other work, and of the rate at which the work changes: phases too short to
+// follow are governed as one mixture.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The encoding of points in a file: some of a series column by column, as differences, and the
-// chunks of all series in one row. Bytes that are read may be anything, and are checked.
+// The encoding of points in a file: some points of a series column by column, as differences, and
+// the chunks of all series in a row. The reader checks all bytes, which may be anything.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The detection of a change of a recurring job: since when its runs take other epochs, or other
-// joules an epoch, than before.
+// The detection of a change of a recurring job: the run since which its runs need other epochs, or
+// other joules per epoch, than before.
 #pragma once
 
 #include <cstddef>

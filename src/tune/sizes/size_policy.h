@@ -1,5 +1,5 @@
-// The choice of a recurring job's next batch size: pure functions of what is known, so that the
-// trials alone have to be kept.
+// The choice of a recurring job's next batch size: pure functions of the trials, so that only the
+// trials are stored.
 #pragma once
 
 #include <optional>
