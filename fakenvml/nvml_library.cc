@@ -67,7 +67,7 @@ Return give_number(const char* function, unsigned int* out, unsigned int value) 
   });
 }
 
-// The GPUs that this process is shown, by their numbers on the server: those of $DERATE_SIM_VIEW
+// The GPUs that this process sees, by their numbers on the server: those of $DERATE_SIM_VIEW
 // ("2,0"), as in a container or a Slurm job, else all.
 std::vector<unsigned int> view_of(const State& state) {
   std::vector<unsigned int> out;

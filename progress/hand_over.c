@@ -21,7 +21,8 @@
 #define LOWEST_FILE 64 /* below are the numbers that programs count on */
 #define ANNOUNCE_S 60
 
-/* One of ours. A program may have closed it and opened another there. */
+/* A file descriptor of the library. The program may have closed it and opened another file there.
+ * */
 typedef struct {
   int number; /* -1: there is none */
   dev_t device;
@@ -94,10 +95,10 @@ static bool address_of_listener(struct sockaddr_un* address) {
 
 static bool is_trusted(const struct stat* of) { return of->st_uid == 0 || of->st_uid == geteuid(); }
 
-/* Whether nobody but root and this user can put a socket there, now or later: where it lies is not
- * looked at again. Each folder on the way has to be theirs. Where others may write, too, it has to
- * be sticky, and what lies in it has to be there. The kernel does not tell who reads a datagram
- * socket. */
+/* Whether root and this user alone can put a socket there, now or later: the path is checked only
+ * once. Each folder on the path has to be theirs. If others may write to it, it has to be sticky
+ * and the next part of the path has to exist and be theirs. The kernel does not report who reads a
+ * datagram socket. */
 static bool is_safe_for_good(const char* path) {
   char part[sizeof listener_.sun_path];
   struct stat folder, found;
@@ -124,7 +125,7 @@ static bool is_safe_for_good(const char* path) {
   return false;
 }
 
-/* Whatever is asked of the system but to send: a program may go without these calls later on. */
+/* Makes all system calls that sending needs beforehand: a filter may forbid them later. */
 static void prepare_to_send(void) {
   has_listener_ = address_of_listener(&listener_) && is_safe_for_good(listener_.sun_path);
   clock_ = (int (*)(int, void*))derate_first_symbol("__vdso_clock_gettime");
@@ -162,7 +163,7 @@ void* derate_make_page(size_t size) {
   return NULL;
 }
 
-/* 0, or -errno. */
+/* Returns 0 or -errno. */
 static long send_page(void) {
   union {
     struct cmsghdr head;
@@ -186,7 +187,7 @@ static long send_page(void) {
   return derate_send_message(socket_.number, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Threads may come here together: one sends more, or waits longer, is all that comes of it. */
+/* Several threads may run this at once: then the page is sent twice, or the next wait is longer. */
 void derate_announce_page(void) {
   long again = 0;
   if (has_listener_ && is_still_ours(&page_) && is_still_ours(&socket_)) {

@@ -85,14 +85,15 @@ Result<OpenGpus> open_all(const Backend& backend, const std::string& choice) {
   return out;
 }
 
-// Called until it has the outcome of `work`, which is done on a thread of its own.
+// Starts `work` on a thread. The caller polls the returned function, which is empty until `work`
+// has ended.
 template <class T>
 std::function<std::optional<Result<T>>()> on_a_thread(std::function<Result<T>()> work) {
   auto promise = std::make_shared<std::promise<Result<T>>>();
   const auto outcome = std::make_shared<std::future<Result<T>>>(promise->get_future());
   start_thread([promise, work = std::move(work)]() mutable {
     Result<T> done = work();
-    work = nullptr;  // GPUs that were not chosen close before anybody goes on
+    work = nullptr;  // closes GPUs that were not chosen before the caller goes on
     promise->set_value(std::move(done));
   });
   return [outcome]() -> std::optional<Result<T>> {

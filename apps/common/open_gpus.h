@@ -36,14 +36,14 @@ BackendCapabilities backend_capabilities(const SimCliOptions& sim);
 // there is no GPU, or none of that name, no such chip or workload.
 Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock);
 
-// The first call to a GPU starts it, which takes seconds without persistence mode; so opening waits
-// for as long, too.
+// How long see_gpus() waits. Opening takes seconds without persistence mode, as the first call to a
+// GPU starts it.
 struct SeePatience {
-  Duration of_each = std::chrono::seconds(10);  // a GPU that is silent for longer has no names
+  Duration of_each = std::chrono::seconds(10);  // a GPU that takes longer has no names
   Duration of_all = std::chrono::seconds(30);
 };
-// The hardware GPUs of this process's view, by all their names. `alive` is called now and then.
-// Errors: those of NVML; gpu_stuck when the driver does not answer in time.
+// The hardware GPUs that this process sees, by all their names. `alive` is called several times a
+// second. Errors: those of NVML; gpu_stuck if the driver does not answer in time.
 Result<SeenGpus> see_gpus(
     const SeePatience& patience = {}, const std::function<void()>& alive = [] {});
 

@@ -30,8 +30,9 @@ HttpResponse answer_to_token(HttpResponse answer) {
   return answer_of(std::move(answer));
 }
 
-// What the page may ask is its user's: nobody else's connection is heard, with a code or without.
-// Root may do as much anyway, and forwards for the user where sshd or a container's runtime does.
+// A page has the rights of its user, so connections of other users are refused, with a code or
+// without. Root has those rights anyway, and sshd or a container's runtime forwards for the user as
+// root.
 std::optional<HttpResponse> turn_others_away(const Peer& caller) {
   if (caller.person == ::geteuid() || caller.person == 0) return std::nullopt;
   HttpResponse out = error_response(
@@ -40,8 +41,8 @@ std::optional<HttpResponse> turn_others_away(const Peer& caller) {
   return answer_of(std::move(out));
 }
 
-// A proxy is one user with all who come through it: what is bounded by user is bounded in all, and
-// is a user's only where others want it, too.
+// All clients of a proxy count as the proxy's user. So a limit per user equals the limit of all,
+// and a user is held to a share of it only while other users wait.
 HttpServerOptions server_options(Clock& clock, bool own_page) {
   HttpServerOptions out;
   out.kind_of = [](const HttpRequest& head) {
@@ -59,7 +60,7 @@ HttpServerOptions server_options(Clock& clock, bool own_page) {
     }
     return HttpKind::health;
   };
-  // A user's subordinate ids share that user's places. A page of one user's own is not for them.
+  // A user's subordinate ids share that user's places. A page of `derate ui` refuses these ids.
   if (own_page)
     out.user_of = user_of_peer;
   else

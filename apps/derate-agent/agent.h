@@ -19,7 +19,8 @@ namespace derate::agent {
 struct AgentOptions {
   std::vector<std::string> sockets;  // of derated: the first on which somebody listens
   AgentRules rules = {};
-  // Of its page, whose requests are this user's: besides root nobody else reaches the port then.
+  // Of the page of `derate ui`: its requests have this user's rights. If set, the port answers this
+  // user and root alone.
   std::optional<PageSession> session = {};
   std::function<void()> session_begun = [] {};  // on the server's thread
 };

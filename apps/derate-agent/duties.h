@@ -1,7 +1,7 @@
 // Duties of derate-agent on threads of their own, next to its server's thread: pages that are kept
 // for a second (CachedPage), operations (ForwardPool), and streams. Each answers in bounded time,
-// also while derated hangs, and holds up none of the others. A call to derated that hangs lasts no
-// longer than the process.
+// also while derated hangs, and delays none of the others. A call to derated that hangs ends with
+// the process.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace derate::agent {
 Result<LeadingPage> LeadingPage::create(const std::string& folder, const std::string& address) {
   constexpr ::mode_t kOfOthers = 077, kOwn = 0600;
   TRY(make_own_folder(folder, kOfOthers));
-  // Of a process that was killed, the next one of its number replaces what it left.
+  // If a process was killed and left its file, the next process with its PID replaces the file.
   LeadingPage out(fmt::format("{}/derate-ui-{}.html", folder, ::getpid()));
   const std::string text = fmt::format(
       "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" "

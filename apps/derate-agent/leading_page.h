@@ -1,5 +1,5 @@
-// A page on disk that leads a browser on to an address with a secret in it. A browser is given the
-// file's name: everybody may read the arguments of its process.
+// A page on disk that leads a browser to an address with a secret in it. The browser's argument is
+// the file's name, as every user can read a process's arguments.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace derate::agent {
 
 class LeadingPage {
  public:
-  // In `folder`, which is made where there is none, has to be the user's own, and lets nobody else
-  // look in. Errors: no_permission, io.
+  // `folder` is made if it is missing. It must belong to this user, and other users may have no
+  // rights on it. Errors: no_permission, io.
   static Result<LeadingPage> create(const std::string& folder, const std::string& address);
   LeadingPage(LeadingPage&& other) noexcept;
   LeadingPage& operator=(LeadingPage&&) = delete;
   ~LeadingPage() { remove(); }
 
   const std::string& path() const { return path_; }
-  // It has led somebody on.
+  // To be called when a browser has loaded the address.
   void remove();
 
  private:
@@ -26,8 +26,7 @@ class LeadingPage {
   std::string path_;  // empty: it is removed
 };
 
-// Where a user's programs keep what is theirs alone: $XDG_RUNTIME_DIR, else "derate-UID" in $TMPDIR
-// or /tmp.
+// The folder for files of this user alone: $XDG_RUNTIME_DIR, else "derate-UID" in $TMPDIR or /tmp.
 std::string own_runtime_folder();
 
 }  // namespace derate::agent

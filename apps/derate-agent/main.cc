@@ -108,8 +108,8 @@ std::string address_of(const UniqueFd& listening) {
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
 }
 
-// Its arguments can be read by everybody, and so can its browser's: the file's name is all that
-// stands in them. It may fail: the address stands on the terminal.
+// Every user can read the arguments of xdg-open and of the browser: they have the file's name
+// alone. A failure is ignored, as the address is on the terminal.
 void open_in_browser(const std::string& page) {
   ChildOptions how;
   how.output = how.errors = "/dev/null";
@@ -117,7 +117,7 @@ void open_in_browser(const std::string& page) {
   (void)Child::start({"xdg-open", "file://" + page}, how).ok();
 }
 
-// Goes when the browser has come, or with this process.
+// The file is removed when the browser has loaded the page, or when this process ends.
 using Leading = std::shared_ptr<LeadingPage>;
 Leading leading_page(const std::string& address, const Log& log) {
   auto made = LeadingPage::create(own_runtime_folder(), address);

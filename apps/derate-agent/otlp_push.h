@@ -1,5 +1,5 @@
-// Pushing derated's metrics to a receiver of OTLP/HTTP, over and over. Metrics that could not be
-// sent are not kept: counters are sums since derated's start, so that the next push has them.
+// Pushes derated's metrics to a receiver of OTLP/HTTP at an interval. Metrics that could not be
+// sent are not kept: counters are sums since derated's start, so the next push has them.
 #pragma once
 
 #include <optional>

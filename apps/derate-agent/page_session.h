@@ -15,8 +15,9 @@ class PageSession {
   // Errors: io.
   static Result<PageSession> create();
 
-  // For the address, which goes to the terminal and to a file of the user's own, never into an
-  // argument: others may read those. Whoever brings it first has the page, a second one is refused.
+  // The code of the address. It goes to the terminal and to a file that only the user can read,
+  // never into an argument, which others may read. The first browser that sends it gets the page;
+  // later ones are refused.
   const std::string& code() const { return code_; }
   // The token of the session for the first who brings the code; empty for all else.
   std::optional<std::string> exchange(std::string_view code);

@@ -8,7 +8,7 @@
 namespace derate::agent {
 namespace {
 
-// Of the secret alone: the scheme may be written in many ways, with blanks behind it.
+// Hashes the secret alone: the scheme can have any case, and several blanks after it.
 std::size_t mark_of(std::string_view authorization) {
   const std::size_t scheme = std::min(authorization.find(' '), authorization.size());
   return std::hash<std::string_view>{}(trim(authorization.substr(scheme)));
@@ -51,7 +51,8 @@ void TokenGate::make_place() {
   }));
 }
 
-// A stranger chooses what else derated answers: a head too long, say, is refused unread.
+// Any other status proves nothing: derated also refuses requests, such as a head that is too long,
+// before it checks the token.
 void TokenGate::heard(std::string_view authorization, int status) {
   const std::lock_guard lock(mutex_);
   const std::size_t mark = mark_of(authorization);

@@ -1,5 +1,5 @@
-// Rate limit of requests with tokens, ahead of derated: guesses of a token use up nothing of the
-// allowance of known tokens, and those of a user nothing of other users'.
+// Rate limit of requests with tokens, before derated. Guesses of a token do not use the allowance
+// of known tokens, and one user's guesses do not use other users' allowance.
 #pragma once
 
 #include <sys/types.h>
@@ -28,23 +28,22 @@ class Allowance {
   Instant last_ = Instant::min();
 };
 
-// From any thread. It keeps no token, only hashes of those that derated has admitted, whatever the
-// field is like that they come in. A hash lets nobody in: derated checks the token of every
-// request.
+// Thread-safe. It keeps hashes of the tokens that derated has admitted, and no token. A hash is of
+// the secret alone (see mark_of). It admits nothing by itself: derated checks each request's token.
 class TokenGate {
  public:
-  // Requests a second of each token that derated has admitted, and of all others of a user
-  // together. derated allows each 200.
+  // Requests a second: of each token that derated has admitted, and of all other tokens of one user
+  // together. derated allows 200 for each.
   static constexpr double kOfKnown = 100, kOfUnknown = 10;
-  // Users whose allowance is not full now; more share one.
+  // The most users with an allowance that is not full. Users beyond that share one allowance.
   static constexpr std::size_t kMostUsers = 64;
   // One more displaces the one that has not been used for longest: a token that was revoked is
   // never used again, and would keep its place forever.
   static constexpr std::size_t kMostKnown = 64;
 
   bool may_ask(std::string_view authorization, uid_t user, Instant now);
-  // derated has answered that. 2xx says that it has admitted the token, 401 that it has not; all
-  // else may have come before it looked, and says nothing.
+  // derated's status for a request with that token. 2xx: the token was admitted. 401: it was not.
+  // Any other status may come before derated checks the token, and changes nothing.
   void heard(std::string_view authorization, int status);
 
  private:

@@ -58,7 +58,7 @@ TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
   EXPECT_FALSE(gate.may_ask("Bearer good", kAnn, clock.now()));
 }
 
-// Whatever may come before the token is looked at, a stranger can bring about.
+// An attacker can cause any answer that derated gives before it checks the token.
 TEST(TokenGate, OnlyAnAnswerThatAdmittedATokenMakesItKnown) {
   for (int status = 100; status < 600; ++status) {
     TokenGate gate;
@@ -70,7 +70,7 @@ TEST(TokenGate, OnlyAnAnswerThatAdmittedATokenMakesItKnown) {
   }
 }
 
-// A token that is known stays so, whatever its requests come to.
+// A known token stays known, whatever status its requests have, except for 401.
 TEST(TokenGate, ATokenIsForgottenFor401Alone) {
   for (int status = 300; status < 600; ++status) {
     TokenGate gate;
@@ -102,8 +102,8 @@ TEST(TokenGate, KeepsThoseThatWereUsedLast) {
   EXPECT_EQ(asked_at_once(gate, "Bearer 1", clock.now()), TokenGate::kOfUnknown);
 }
 
-// A user's guesses are that user's: a token that is not known yet, as after the agent's start, is
-// another's. There are never so many users that one has no allowance at all.
+// One user's guesses do not delay another user's unknown token, as after the agent's start. However
+// many users guess, each has some allowance.
 TEST(TokenGate, WhoTriesTokensKeepsNobodysNewOneOut) {
   TokenGate gate;
   FakeClock clock;
@@ -118,7 +118,7 @@ TEST(TokenGate, WhoTriesTokensKeepsNobodysNewOneOut) {
   EXPECT_TRUE(gate.may_ask("Bearer new", 5000, clock.now()));
 }
 
-// However it is written, a token has one place and one allowance.
+// A token has one place and one allowance, whatever the case of its scheme and the blanks.
 TEST(TokenGate, ATokenIsKnownByItsSecret) {
   TokenGate gate;
   FakeClock clock;

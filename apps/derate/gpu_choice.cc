@@ -14,11 +14,11 @@
 namespace derate::cli {
 namespace {
 
-// For names alone: commands that end a run are not to wait for a GPU that hangs.
+// For names alone: a command that ends a run must not wait for a GPU that hangs.
 constexpr SeePatience kForNames{.of_each = std::chrono::seconds(3),
                                 .of_all = std::chrono::seconds(5)};
 
-// Of an instance its GPU.
+// The UUID of the GPU that has this MIG instance.
 std::optional<std::string> gpu_of_instance(const std::string& instance, const SeenGpus& seen) {
   for (const SeenGpu& gpu : seen.gpus)
     for (const SeenInstance& each : gpu.instances)
@@ -26,7 +26,7 @@ std::optional<std::string> gpu_of_instance(const std::string& instance, const Se
   return std::nullopt;
 }
 
-// With a GPU that does not answer the beginning of a UUID can be that of two.
+// If a GPU does not answer, the beginning of a UUID may fit that GPU, too.
 std::optional<Error> why_not_sure(const GpuName& name, const SeenGpus& seen) {
   constexpr const char* kWayOut = "name it by its whole UUID (`derate status` has it)";
   if (seen.silent.empty() || name.kind == GpuName::Kind::pci_bus || is_whole_gpu_uuid(name.text))
@@ -39,7 +39,8 @@ std::optional<Error> why_not_sure(const GpuName& name, const SeenGpus& seen) {
   return Error{Errc::gpu_stuck, fmt::format("GPU {} does not answer: {}", name.number, kWayOut)};
 }
 
-// A number of another view is none of this one's, so it is never passed on.
+// An index that this process does not see is never passed on: derated's GPU of that index is
+// another one.
 Result<std::string> uuid_of(const GpuName& name, const SeenGpus& seen, ForeignName foreign) {
   if (name.kind == GpuName::Kind::mig)
     if (auto gpu = gpu_of_instance(name.text, seen)) return *std::move(gpu);

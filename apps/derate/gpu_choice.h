@@ -1,5 +1,5 @@
-// The choice of the GPUs that a command started here works on, by option or by the command's
-// environment, and their names for another process.
+// Chooses the GPUs of a command that is started here, by option or by the command's environment,
+// and names them for another process.
 #pragma once
 
 #include <functional>
@@ -12,32 +12,32 @@
 namespace derate::cli {
 
 struct ChosenGpus {
-  // As open_gpus() takes it; UUIDs where the environment says which. Empty text: all GPUs of this
-  // process's view. Empty: nothing says which.
+  // In open_gpus()'s format; UUIDs if the environment names the GPUs. Empty text: all GPUs that
+  // this process sees. nullopt: neither an option nor the environment names any.
   std::optional<std::string> list;
-  std::string none;                    // a sentence: the command sees no GPU; else empty
+  std::string none;                    // why the command sees no GPU; else empty
   std::shared_ptr<const void> driver;  // open while this lives (SeenGpus)
 };
 
-// The ones that were named, or that are the command's own by its environment (integ/own_gpus.h),
-// which names hardware alone. `alive` is called now and then while the driver is waited for.
+// The GPUs of the options, else of the command's environment (integ/own_gpus.h), which names
+// hardware alone. `alive` is called several times a second while the driver does not answer.
 // Errors: those of own_gpus().
 Result<ChosenGpus> chosen_gpus(
     const GpuChoice& choice, const SimCliOptions& sim = {},
     const std::function<void()>& alive = [] {});
 
-// A UUID or bus id that is none of a GPU of this process's view. A number is always refused then.
+// For a UUID or bus id that no GPU of this process's view has. An index of no such GPU is always
+// refused.
 enum class ForeignName : std::uint8_t { refused, passed_on };
 
-// The same choice by UUIDs, for a process that numbers GPUs by a view of its own; a MIG instance
-// stands for its GPU. Empty: all. Without a driver in this process the names stay as they are.
-// Errors: those of select_gpus(); gpu_stuck where the driver, or a GPU that can be meant, does not
-// answer.
+// The same GPUs as UUIDs, for a process with other indices. A MIG instance becomes its GPU. Empty:
+// all. If this process has no driver, the names are not changed. Errors: those of select_gpus();
+// gpu_stuck if the driver, or a GPU that could be the named one, does not answer.
 Result<std::string> gpus_by_uuid(
     const std::string& choice, ForeignName foreign = ForeignName::refused,
     const std::function<void()>& alive = [] {});
 
-// The UUID of the only GPU of this process's view; empty: there are several, or none is known.
+// The UUID of the only GPU that this process sees; empty if it sees several or none.
 std::string only_gpu_of_view();
 
 }  // namespace derate::cli

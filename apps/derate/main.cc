@@ -47,8 +47,8 @@ Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
 
 namespace {
 
-// `derate history | head` is nobody's failure: it ends as programs do that do not ignore the
-// signal.
+// After `derate history | head` the closed pipe is no error: the program ends by SIGPIPE, as
+// programs do that do not ignore the signal.
 void end_as_by_sigpipe() {
   std::signal(SIGPIPE, SIG_DFL);
   (void)std::raise(SIGPIPE);

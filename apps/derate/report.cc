@@ -92,7 +92,7 @@ Json trace_json(const StoredJob& stored, std::size_t stage) {
           {"remarks", remarks_json(stored.job, points)}};
 }
 
-// Errors: bad_data where the experiment has no such stage: the file was changed by other means.
+// Errors: bad_data if the experiment has no such stage, as after another program changed the file.
 Result<std::size_t> stage_of(const std::vector<StageResult>& stages, const SessionKey& key) {
   for (std::size_t i = 0; i < stages.size(); ++i)
     if (stages[i].chip == key.chip && stages[i].cell == key.cell) return i;

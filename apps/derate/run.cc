@@ -136,7 +136,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
-    give_back(session, GuardOptions{}.restore_time);  // as the guard would, which may be gone
+    give_back(session, GuardOptions{}.restore_time);  // as long as the guard would
     log.error(code.error().message + "; governing has ended, the command goes on");
     return wait_ungoverned(session, *started.child, link);
   }
@@ -147,7 +147,8 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
-  // Who reads the account may let it wait, and the guard kills who is silent.
+  // The account's reader may be slow. The guard kills a worker without beats, so beats go on
+  // meanwhile.
   const auto patience = patience_for_reader([link] { (void)beat(link).ok(); });
   if (const auto reported = report(session, options, *code, time, patience); !reported.ok())
     log.error(reported.error().message);

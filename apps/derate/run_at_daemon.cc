@@ -135,7 +135,7 @@ Result<RunBegin> request_for(const RunOptions& options, const ChosenGpus& chosen
   if (!options.policy.config.empty())
     return Error{Errc::invalid_argument, "--config needs root: derated governs by its own"};
   RunBegin out{.policy = options.policy.policy, .set = options.policy.assignments, .gpus = {}};
-  // derated can see more GPUs than this process, with other numbers.
+  // derated can see more GPUs than this process, and number them differently.
   out.gpus = TRY(gpus_by_uuid(chosen.list.value_or("")));
   return out;
 }

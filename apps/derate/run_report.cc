@@ -44,8 +44,8 @@ Json json_of(const RunAccount& account, const std::vector<std::string>& command)
   return out;
 }
 
-// On standard error, which a pipe or a terminal takes when its reader does. This process may have
-// to go on meanwhile.
+// Writes to standard error only while a pipe or a terminal has room, so that `goes_on` is called
+// meanwhile.
 Result<void> show(const std::string& text, const std::function<bool()>& goes_on) {
   SystemClock clock;
   if (write_while(STDERR_FILENO, shown_text(text, false), clock, goes_on)) return {};
@@ -60,14 +60,14 @@ Result<void> write_account(const RunAccount& account, const RunOptions& options,
       options.json ? json_text(json_of(account, options.command), 2) + "\n" : text_of(account);
   if (file) {
     auto written = file->write(text);
-    if (!written.ok()) (void)show(text_of(account), goes_on).ok();  // better seen than lost
+    if (!written.ok()) (void)show(text_of(account), goes_on).ok();  // the file has no account
     return written;
   }
   return show(options.json ? printing_json(text) : text, goes_on);
 }
 
 std::function<bool()> patience_for_reader(std::function<void()> alive) {
-  clear_stop_signal();  // of the command's time
+  clear_stop_signal();  // a signal that came while the command ran
   const auto clock = std::make_shared<SystemClock>();
   const Instant end = clock->now() + std::chrono::minutes(1);
   return [clock, end, alive = std::move(alive)] {

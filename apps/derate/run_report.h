@@ -17,18 +17,19 @@ struct RunAccount {
   int exit_code = 0;
   Duration time{};
   std::vector<GpuAccount> gpus;         // that were governed
-  std::vector<std::string> notes = {};  // sentences on those that were not
+  std::vector<std::string> notes = {};  // a sentence on each GPU that was not governed
   const TunedRun* tuned = nullptr;      // in place of a policy
   Instant now{};
 };
 
-// To `file`, else to standard error: standard output is the command's. A reader who takes nothing
-// is waited for as long as `goes_on`, which is called some times a second. Errors: it could not be
-// written to the file; then it is on standard error. interrupted: nobody took it.
+// Writes to `file`, else to standard error: standard output is the command's. While the reader
+// takes nothing, it calls `goes_on` several times a second and waits as long as that returns true.
+// Errors: the file could not be written, and standard error has the account; interrupted: no
+// reader.
 Result<void> write_account(const RunAccount& account, const RunOptions& options,
                            std::optional<TextFile>& file, const std::function<bool()>& goes_on);
 
-// Until a signal comes, and for a minute at most; `alive` is called.
+// True for a minute at most, and until a signal comes. Each call calls `alive`.
 std::function<bool()> patience_for_reader(std::function<void()> alive = [] {});
 
 }  // namespace derate::cli

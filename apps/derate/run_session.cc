@@ -24,7 +24,7 @@ namespace {
 // What the run's GPUs are called among those that are tuned.
 constexpr const char* kTuning = "run";
 
-// The chosen ones, in their order; the others stay with the session.
+// Returns the chosen GPUs in their order. The others stay with the session.
 Result<OpenGpus> split_off(RunSession& session, OpenGpus all, const std::string& choice) {
   std::vector<GpuId> ids;
   for (const OpenGpu& gpu : all.gpus) ids.push_back(gpu.source->capability().id);
@@ -144,7 +144,8 @@ void follow_work(RunSession& session) {
   }
 }
 
-// Whose work the account may speak of.
+// Notes for each GPU whether the command or other processes work there; the account depends on
+// that.
 void see_work(RunSession& session) {
   if (session.sim) return;
   for (std::size_t at = 0; at < session.gpus().size(); ++at) {
@@ -192,7 +193,7 @@ std::vector<WorkloadTracker::Gpu> tracked_gpus(const RunSession& session) {
   const auto delta = session.tuned ? std::nullopt : policy_delta(session.policy);
   for (const ManagedGpu& gpu : session.gpus())
     out.push_back({gpu.open.source.get(), gpu.opening, delta});
-  // Their numbers are those of no opening.
+  // Numbers from the upper end, which no opening has.
   std::uint64_t opening = std::numeric_limits<std::uint64_t>::max();
   for (const OpenGpu& gpu : session.others) out.push_back({gpu.source.get(), opening--, {}});
   return out;

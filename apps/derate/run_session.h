@@ -29,10 +29,10 @@ namespace derate::cli {
 // In leases, journals and the audit log.
 inline constexpr const char* kRunOwner = "derate run";
 
-// Whose processes have been seen on a GPU.
+// Which processes have been seen on a GPU.
 struct WorkSeen {
-  bool of_command = false;  // the command, or one below it
-  bool of_others = false;   // known users' processes that are not the command's
+  bool of_command = false;  // the command, or a descendant
+  bool of_others = false;   // a known user's process that is not the command's
   bool of_anybody = false;
 };
 
@@ -50,17 +50,18 @@ struct RunSession {
   std::vector<Joules> sim_energy_at_start;
   // The command's user: others' processes are not governed with it, unless that was asked for.
   std::uint32_t uid = 0;
-  ProcessId command = {};  // before it has begun, all that works is others'
+  ProcessId command = {};  // before the command begins, all processes count as others'
   bool shared = false;
   // Nobody has said which GPUs: each is governed from when the command works there.
   bool follows = false;
   // In the order of the GPUs: empty, and why, before it is governed.
   std::vector<std::optional<Ledger>> ledgers;
   std::vector<std::string> not_governed;
-  std::vector<WorkSeen> seen;  // of each
-  // GPUs of this process's view that were not chosen: only whose processes work there is read.
+  std::vector<WorkSeen> seen;  // of each GPU
+  // GPUs that this process sees and that were not chosen: Derate reads only their lists of
+  // processes.
   std::vector<OpenGpu> others;
-  std::set<std::string> elsewhere;  // UUIDs of those where the command works
+  std::set<std::string> elsewhere;  // UUIDs of `others` where the command works
   bool given_back = false;
   std::optional<RecordsFile> records;
   Result<void> recorded;
@@ -91,9 +92,10 @@ void start_simulated_work(RunSession& session);
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth);
 // For `derate status`, each second: a state that is older is nobody's.
 void publish(const RunSession& session, StateFile& state);
-// Gives everything back, once; what fails is tried again until `patience` has passed, and logged.
+// Gives every GPU back, once. A GPU that fails is tried again until `patience` has passed; failures
+// are logged.
 void give_back(RunSession& session, Duration patience = {});
-// What came of it, where the options want it. Errors: it could not be written there (run_report.h).
+// Writes the account to the options' file or standard error. Errors: those of write_account().
 Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time,
                     const std::function<bool()>& goes_on);
 

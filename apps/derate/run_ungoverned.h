@@ -1,4 +1,4 @@
-// A command that sees no GPU: it runs, and Derate says so.
+// Runs a command that sees no GPU, and reports that nothing is governed.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct UngovernedHooks {
   std::function<void()> alive = [] {};  // several times a second, while the command runs
 };
 
-// Runs the command with an account of no GPU, which says `why`. Its exit code. Errors: the command
-// could not be tried, or the account's file not be made.
+// Runs the command. Its account has no GPU and gives `why`. Returns the command's exit code.
+// Errors: the command could not be started, or the account's file not be made.
 Result<int> run_ungoverned(const RunOptions& options, const std::optional<RunAs>& as,
                            const std::string& why, const UngovernedHooks& hooks, const Log& log);
 

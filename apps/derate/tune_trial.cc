@@ -480,11 +480,11 @@ Result<int> run_job(const TuneRunOptions& options) {
   std::vector<TrialView> tries;
   const ChosenGpus chosen = TRY(chosen_gpus(options.gpus));
   if (!chosen.none.empty()) {
-    // A batch size is for a job that trains on a GPU.
+    // A job trains on a GPU, so its batch size cannot be tuned without one.
     if (!options.job.empty()) return Error{Errc::not_found, chosen.none};
     return run_ungoverned(options, as, chosen.none, {}, program_log("derate"));
   }
-  // derated can see more GPUs than this process, with other numbers.
+  // derated can see more GPUs than this process, and number them differently.
   const std::string gpus = TRY(gpus_by_uuid(chosen.list ? *chosen.list : only_gpu_of_view()));
   TrialStart start{options.job, gpus, {}, options.selector, options.knob, options.model};
   Outcome outcome;

@@ -143,7 +143,7 @@ std::unique_ptr<ApiServer> listen_to_http(const Settings& settings, const ApiPar
   return nullptr;
 }
 
-// Root and operators have places of their own, unless everyone is an operator.
+// Root and operators have places of their own, unless every user is an operator.
 CallerShares caller_shares(const People& people, const Worker& worker) {
   const auto operates = [&worker](const Peer& peer) {
     const auto role = worker.roles().of(peer);
@@ -173,7 +173,7 @@ struct Parts {
   EventLoop& loop;
   Instant round_ended;
   EventLoop::Timer next_round = {}, next_beat = {};
-  std::string reported = {};  // what it does, as it was sent to the guard; empty: nothing yet
+  std::string reported = {};  // the last status sent to the guard; empty: none yet
   Result<void> outcome = {};  // of the last round
 };
 
@@ -191,7 +191,7 @@ void serve_launches(const Parts& parts) {
   });
 }
 
-// What `systemctl status` shows.
+// Sends the status that `systemctl status` shows.
 void report_status(Parts& parts) {
   std::string now = parts.worker.status_sentence();
   std::replace(now.begin(), now.end(), '\n', ' ');
@@ -273,7 +273,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
     if (records) records->finish();
   });
   const Settings settings = TRY(load_settings(options.config));
-  // Before there is a caller: its threads begin with what is open.
+  // Created before a caller can connect: its threads inherit the descriptors that are open now.
   const auto closer = std::make_shared<SocketCloser>();
   const auto commands =
       TRY(ControlServer::create(control_socket(), clock, Audience::owner_and_root, closer));
@@ -307,7 +307,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   worker.operators().answer_late(*commands);
   const bool alone = link.guard_gone();
   link.beat();  // giving back begins with all the time that the guard allows
-  // What this process does not restore then is left until the next start or `derate restore`.
+  // If this process cannot restore a GPU now, the next start or `derate restore` does.
   auto restored = worker.stop(alone ? from_seconds(options.restore_s) : Duration{});
   link.beat();  // what is left to write has as much
   if (alone) log.error("the guard is gone: every setting that could be restored was restored");
@@ -349,7 +349,8 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
   return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
 }
 
-// A lease whose file was removed keeps no second daemon out. What is to be logged.
+// If the lease's file was removed, a second daemon could start: takes it again. Returns the text to
+// log.
 std::string keep_alone(UniqueFd& alone, const std::string& who) {
   if (is_lease_of(alone.get(), run_directory(), "derated")) return "";
   auto anew = take_lease(run_directory(), "derated", who);
@@ -395,13 +396,13 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   int code = outcome.exit_code;
   if (code == exit_code::kOk && outcome.worker_failed) code = exit_code::kFailure;
-  // A worker that another daemon's socket has kept from its GPUs leaves them to that one.
+  // If the worker ended because another daemon has its socket, that daemon has the GPUs.
   if (ready || !outcome.not_restored.empty() || code == exit_code_of(Errc::busy)) return code;
   const int unseen = restore_unseen(guard, hooks, clock);
   return code == exit_code::kOk ? unseen : code;
 }
 
-// Where no unit of systemd does: as its LimitNOFILE, whose sum derated.service has.
+// Without a systemd unit: the limit of LimitNOFILE, whose sum derated.service has.
 void raise_file_limit() {
   constexpr rlim_t kFiles = 8192;
   rlimit limit{};

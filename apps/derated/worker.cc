@@ -146,7 +146,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
         Errc::no_permission,
         fmt::format("{} is derate-agent's user, which may use api.sock alone", caller_name(peer))};
   });
-  // What came over HTTP was admitted with a role.
+  // Only callers over HTTP have a role.
   desk_.clients.on_refused([this](const Peer& peer, const std::string& why) {
     callers_.refusals.add(peer.role ? "api.sock" : "client.sock", caller_name(peer), why);
   });
@@ -154,8 +154,8 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
   fleet_.begin_opening();
 }
 
-// The agent carries what others say, over the API's socket: on all others its user has no say, so
-// that whoever has taken it over has none.
+// The agent sends other users' requests over the API's socket. Its user is refused on all other
+// sockets, so an attacker who takes over the agent gains nothing there.
 bool Worker::is_heard(uid_t uid, const char* door) {
   const Peer peer{.uid = uid};
   if (callers_.roles.of(peer) != Role::agent) return true;
@@ -276,8 +276,8 @@ void Worker::tell_pauses() {
     tell(EventKind::resumed, "derated has its GPUs again", std::move(fields));
 }
 
-// A service that was to govern and does not is not to look like one that does. Each GPU has an
-// event of its own.
+// If the configuration says govern and no GPU is governed, the status has the reason. Each GPU has
+// an event of its own.
 std::string Worker::status_sentence() const {
   if (std::string why = fleet_.governs_nothing(); !why.empty()) return why;
   const auto gpus = fleet_.gpus();
@@ -368,7 +368,7 @@ void Worker::refuse_commands() {
 
 Result<void> Worker::stop(Duration patience) {
   course_.stopped = true;
-  auto restored = fleet_.finish(patience);  // the GPUs come first
+  auto restored = fleet_.finish(patience);  // the GPUs are restored first
   EventFields fields;
   if (!restored.ok()) fields.emplace_back("not_restored", restored.error().message);
   tell(EventKind::stopped, "derated ends", std::move(fields));

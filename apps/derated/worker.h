@@ -1,4 +1,4 @@
-// The daemon's round: governs the fleet, then serves requests, attribution, records and metrics. It
+// The daemon's round: governs the GPUs, then serves requests, attribution, records and metrics. It
 // runs on one thread and waits for no GPU longer than the loop's patience.
 #pragma once
 
@@ -65,7 +65,7 @@ class Worker {
   // When the next round is due: within a second, whatever the settings are, and at once where an
   // operator has asked for something.
   Instant next_due();
-  // What it does now: how many GPUs it governs, or why none where the configuration says govern.
+  // How many GPUs are governed; if none is and the configuration says govern, the reason.
   std::string status_sentence() const;
   // The GPUs are open.
   bool running() const { return fleet_.is_open(); }
@@ -94,7 +94,7 @@ class Worker {
   // Who may do what, and the tokens that are accepted: for any thread.
   const CallerRoles& roles() const { return callers_.roles; }
   const TokenBook& tokens() const { return callers_.tokens; }
-  // What was refused: for any thread.
+  // The log of refused requests. Thread-safe.
   RefusalBook& refusals() { return callers_.refusals; }
   // Metrics have dcgm-exporter's names, too; for any thread.
   bool dcgm_names() const { return dcgm_names_; }
@@ -110,8 +110,8 @@ class Worker {
 
   // Answers the commands that no round will do any more.
   void refuse_commands();
-  // Gives every GPU back; what fails is tried again until `patience` has passed. Errors: those of
-  // restoring; the journal has what is left.
+  // Gives every GPU back. A GPU that fails is tried again until `patience` has passed. Errors:
+  // those of restoring; the journal keeps what is left.
   Result<void> stop(Duration patience = {});
 
  private:

@@ -237,8 +237,8 @@ def _number(call, device):
 
 
 def _mig(nvml, device):
-    """Whether its MIG mode is on, its instances (UUID, GPU instance, compute instance), and whether
-    there can be others."""
+    """Whether MIG mode is on, the instances (UUID, GPU instance, compute instance), and whether
+    there can be instances that could not be read."""
     now, pending, out = ctypes.c_uint(), ctypes.c_uint(), []
     call = getattr(nvml, "nvmlDeviceGetMigMode", lambda *_: _NOT_SUPPORTED[0])
     code = call(device, ctypes.byref(now), ctypes.byref(pending))
@@ -257,8 +257,8 @@ def _mig(nvml, device):
 
 
 def _see(nvml, index):
-    """A GPU's names; None: it is of another view, as NVML may count what a device cgroup denies.
-    Raises OSError where it does not say."""
+    """A GPU's names. None if access is denied: NVML may count GPUs that a device cgroup denies.
+    Raises OSError if NVML gives no UUID."""
     device, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(_UUID_SIZE)
     code = (nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
             or nvml.nvmlDeviceGetUUID(device, uuid, _UUID_SIZE))
@@ -277,12 +277,12 @@ def _see(nvml, index):
 
 
 class View(list):
-    """GPUs as seen_gpus() has them. silent: numbers of those that do not say which they are."""
+    """The GPUs of seen_gpus(). silent: indices of the GPUs that gave no UUID."""
     silent = ()
 
 
 class _Look:
-    """The names are read on threads of their own: a GPU that hangs holds up no other's program."""
+    """Reads each GPU's names on a thread of its own, so that a GPU that hangs delays no other."""
 
     def __init__(self):
         self.until = time.monotonic() + _DRIVER_PATIENCE_S
@@ -334,14 +334,14 @@ def _nvml():
     return nvml if nvml.nvmlInit_v2() == 0 else None
 
 
-_looks = []  # the one that was begun: a program's view does not change
+_looks = []  # at most one, as a program's view does not change
 
 
 def seen_gpus():
-    """The GPUs that this program sees by its own driver, which may number them otherwise than
-    derated does: a View of dicts with index, uuid, name, pci, minor, mig (its mode is on),
-    instances (UUID, GPU instance, compute instance) and unread (there can be others). None without
-    a driver. Waits 2 s at most; Refused where the driver has said nothing by then."""
+    """The GPUs that this program sees by its own driver, which can have other indices than derated:
+    a View of dicts with index, uuid, name, pci, minor, mig (MIG mode is on), instances (UUID, GPU
+    instance, compute instance) and unread (there can be others). None without a driver. Waits 2 s
+    at most; Refused if the driver has not answered by then."""
     if not _looks:
         _looks.append(_Look())
     return _looks[0].view()
@@ -353,9 +353,9 @@ def _of_number(item):
 
 
 def by_uuid(gpus):
-    """The same list of GPUs ("0,1", a number, UUIDs) by UUIDs, as who measures may number GPUs
-    otherwise than this program does. Without a driver it stays as it is; numbers are derated's
-    then. None: None."""
+    """The list of GPUs ("0,1", a number, UUIDs) as UUIDs, since derated can have other indices than
+    this program. Without a driver it is not changed, and derated takes indices as its own. None
+    gives None."""
     if gpus is None:
         return None
     items = [item.strip() for item in str(gpus).split(",")]
@@ -379,7 +379,7 @@ def by_uuid(gpus):
 
 
 def gpus_of_window(gpus):
-    """by_uuid(), but for `derate energy`, whose view and numbers are this program's own."""
+    """by_uuid(gpus). `derate energy` has this program's view, so it gets the list unchanged."""
     if gpus is not None and os.environ.get("DERATE_CLIENT_SOCKET"):
         return str(gpus)
     return by_uuid(gpus)

@@ -132,7 +132,7 @@ class Attribute(Machine):
         os.kill(worker, signal.SIGKILL)
         daemon.wait(20 * SLOW)
         (self.folder / "run/state.json").unlink(missing_ok=True)
-        # It writes each second: what it had added is there.
+        # derated writes each second, so the bill has the energy of the killed run.
         self.assertGreaterEqual(self.bill("--by", "process")["total"]["energy_joules"], total)
 
         daemon = self.daemon()

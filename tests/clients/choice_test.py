@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which GPUs `derate energy`, `derate run` and the Python package take, in random environments on a
-machine of six GPUs of two kinds, whole and in views. The truth is written from NVIDIA's guides: it
-knows the whole machine and CUDA's own order, which none of the programs can ask for.
+machine of six GPUs of two kinds, whole and in views. The expected GPUs follow NVIDIA's guides,
+computed from the whole machine and CUDA's own order, which none of the programs can query.
 
     choice_test.py BUILD [SLOWNESS]
 
@@ -78,7 +78,7 @@ class Choice(Machine):
         self.assertEqual(len(self.node), len(CHIPS))
 
     def draw(self, dice):
-        """Variables, and the UUIDs that the command reaches by them."""
+        """Environment variables, and the UUIDs of the GPUs that the command can use with them."""
         numbers = sorted(dice.sample(range(len(CHIPS)), dice.randint(1, len(CHIPS))))
         if dice.random() < 0.3:
             numbers = list(range(len(CHIPS)))
@@ -104,21 +104,22 @@ class Choice(Machine):
         return str(number) if style == "n" else view[number]["uuid"][:dice.choice([40, 40, 40, 20])]
 
     def may_refuse(self, variables):
-        """Where numbers pick some of several kinds, in CUDA's own order."""
+        """Whether a program may refuse: numbers select some GPUs of several kinds, in CUDA's own
+        order."""
         numbers = variables["DERATE_SIM_VIEW"].split(",")
         kinds = {self.node[int(number)]["name"] for number in numbers}
         return (len(kinds) > 1 and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
                 and not variables.get("CUDA_VISIBLE_DEVICES", "GPU-").startswith("GPU-"))
 
     def run_program(self, number, verb, variables):
-        """The UUIDs of its account, or REFUSED."""
+        """The UUIDs in the program's account, or REFUSED."""
         account = self.folder / f"account-{number}"
         options = ["--dry-run", "--no-launches", "--shared"] if verb == "run" else []
         done = subprocess.run([str(BUILD / "derate"), verb, *options, "--json", "-o", str(account),
                                "--", "true"], capture_output=True, text=True,
                               env=os.environ | variables, timeout=60 * SLOW)
         if done.returncode == 125:
-            self.assertIn("_", done.stderr)  # it names the variable
+            self.assertIn("_", done.stderr)  # the message names the variable
             return REFUSED
         self.assertEqual(done.returncode, 0, (variables, done.stderr))
         if "hides every GPU" in done.stderr:

@@ -72,7 +72,7 @@ BUSY = 0.4  # seconds
 
 
 def view(*numbers):
-    """What a driver shows of a node's GPUs."""
+    """The view of a program that sees these GPUs of a node."""
     return derate_client.View(
         {"index": index, "uuid": f"GPU-0000aa0{number}-0000-0000-0000-00000000000{number}",
          "name": "H200", "pci": f"00000000:{16 + number:02X}:00.0", "minor": number, "mig": False,
@@ -80,7 +80,7 @@ def view(*numbers):
 
 
 def machine_of(described):
-    """A machine of cuda_visible.json as a driver shows it."""
+    """The view of a program on a machine of cuda_visible.json."""
     seen = view(*range(len(described["gpus"])))
     seen.silent = described.get("silent", [])
     for gpu, what in zip(seen, described["gpus"]):
@@ -92,7 +92,7 @@ def machine_of(described):
 
 
 def in_uuids(value):
-    """GPU-A as the beginning of a UUID, GPU-A-whole as all of it, <A> as its digits."""
+    """Replaces GPU-A by the beginning of its UUID, GPU-A-whole by all of it, <A> by its digits."""
     for number, letter in enumerate("ABCD"):
         uuid = view(number)[0]["uuid"]
         value = value.replace(f"GPU-{letter}-whole", uuid).replace(f"<{letter}>", uuid[4:])
@@ -101,7 +101,7 @@ def in_uuids(value):
 
 
 def places_of(value, order, seen):
-    """What a value shows, as "2 0"; "none"; "?" where it is not known."""
+    """The GPUs that a value shows, as "2 0"; "none"; "?" if they are not known."""
     try:
         found = derate.gpus.visible_to_cuda(value, order, seen)
     except derate.gpus.Unknown:
@@ -134,13 +134,13 @@ class OwnGpus(unittest.TestCase):
                 own(None, **unknown)
         with self.assertRaisesRegex(derate.gpus.Unknown, "hides every GPU"):
             own(None, CUDA_VISIBLE_DEVICES="")
-        # 4 GPUs in view, of which the last, one of the job's, does not answer.
+        # 4 GPUs are in view. The last is one of the job's, and does not answer.
         hung = view(0, 1, 2)
         hung.silent = [3]
         with self.assertRaisesRegex(derate.gpus.Unknown, "not answer"):
             own(hung, SLURM_JOB_GPUS="1,2,3")
         self.assertEqual(own(hung, SLURM_JOB_GPUS="1,2"), uuids(1, 2))
-        # A container's device files have numbers of its own.
+        # A container's device files can have other numbers than the node's.
         self.assertEqual(own(view(0), SLURM_JOB_GPUS="2"), uuids(0))
         with self.assertRaises(derate.gpus.Unknown):
             own(SLURM_JOB_GPUS="gpu:2")
@@ -154,7 +154,7 @@ class OwnGpus(unittest.TestCase):
         self.assertEqual(len(derate.gpus.visible_to_cuda("1,0", None, mixed)), 2)
 
     def test_the_table_of_the_document(self):
-        """The one that the C++ reader is tested against."""
+        """The table that the C++ reader is tested against."""
         page = (ROOT / "docs/run.md").read_text(encoding="utf-8")
         table = page.split("| `CUDA_VISIBLE_DEVICES` |", 1)[1].split("\n\n")[0].splitlines()[2:]
         self.assertGreaterEqual(len(table), 20)
@@ -182,7 +182,7 @@ class OwnGpus(unittest.TestCase):
 
 
 class FakeNvml:
-    """nvml.h as far as names go; a call of `hangs` waits until `goes_on`."""
+    """The functions of nvml.h for names. A call for a GPU of `hangs` waits until `goes_on`."""
 
     def __init__(self, gpus, hangs=(), codes=None):
         self.gpus, self.hangs, self.codes = gpus, hangs, codes or {}
@@ -214,7 +214,7 @@ class FakeNvml:
 
 
 class Seen(unittest.TestCase):
-    """What the program's own driver shows, where it hangs or denies."""
+    """The view of a program whose driver hangs or denies access."""
 
     def look(self, **how):
         nvml = FakeNvml(3, **how)
@@ -227,7 +227,7 @@ class Seen(unittest.TestCase):
     def test_a_gpu_that_hangs_is_silent(self):
         self.look(hangs=[1], codes={2: 4})
         seen = derate_client.seen_gpus()
-        self.assertEqual([gpu["index"] for gpu in seen], [0])  # 2 is of another view
+        self.assertEqual([gpu["index"] for gpu in seen], [0])  # access to GPU 2 is denied
         self.assertEqual(seen.silent, [1])
         self.assertEqual(derate_client.by_uuid(0), view(0)[0]["uuid"])
         for number, why in ((1, "does not answer"), (2, "is not here")):

@@ -68,7 +68,7 @@ class OfAnotherUser(Machine):
         self.assertRegex(done.stderr, r"\nSaved about \d+ % \(.*; promise [a-z ]+\.\n$")
         self.wait_governed(governed=False)
 
-    # found/field.md, kind B: a job that sees the node's GPU 1 alone, as its GPU 0.
+    # A job that sees the node's GPU 1 alone, as its GPU 0 (found/field.md, kind B).
     def test_numbers_mean_the_gpus_of_the_command_s_own_view(self):
         self.begin(*self.job(gpu=0, work=60)[1:], **self.as_user())  # another job of that user
         for variables in ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "1"},
@@ -81,7 +81,7 @@ class OfAnotherUser(Machine):
             self.assertRegex(done.stderr, r"GPU 1 .* policy assure\n", variables)
             self.assertNotIn("GPU 0", done.stderr, variables)
             self.assertNotIn("policy", self.state(0), variables)
-            time.sleep(5)  # two runs on a GPU are so far apart
+            time.sleep(5)  # a GPU's next run begins 5 s after the last
 
     def test_work_on_gpus_that_were_not_chosen_is_reported(self):
         self.begin(*self.job(gpu=0, work=60)[1:], **self.as_user())

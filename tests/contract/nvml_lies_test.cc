@@ -1,6 +1,6 @@
-// A driver that lies in one field of one call, while two processes work on a board of 600 W:
-// nothing ends or hangs, no clock is set that the board does not have, and no sum is wrong without
-// a word. docs/oddities.md says which fields.
+// A driver returns wrong values in one field of one call, while two processes work on a board of
+// 600 W. No program ends or hangs, only clocks of the board are set, and a wrong sum is always
+// reported. docs/oddities.md lists the fields.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ enum class How { frozen, zero, maximum, garbage, future };
 constexpr How kHows[] = {How::frozen, How::zero, How::maximum, How::garbage, How::future};
 constexpr const char* kHowNames[] = {"frozen", "zero", "maximum", "garbage", "future"};
 
-// The lie in force: which field of which call, and what it shows instead.
+// The lie in force: the field of a call, and the value that it returns instead.
 struct Lie {
   int field = -1;  // a row of fields()
   How how = How::zero;
@@ -58,7 +58,7 @@ struct LyingField {
   void (*put)(NvmlFunctions&);
 };
 
-// One number that a call gives for a GPU.
+// A call that returns one number for a GPU.
 template <auto Member, class T>
 constexpr auto kNumber = [](NvmlFunctions& functions) {
   functions.*Member = [](nvml::Device device, T* out) {
@@ -67,7 +67,7 @@ constexpr auto kNumber = [](NvmlFunctions& functions) {
     return code;
   };
 };
-// One member of the rows of a list.
+// A call that returns a list: one member of its rows.
 template <auto Member, auto Field, class Row>
 constexpr auto kRows = [](NvmlFunctions& functions) {
   functions.*Member = [](nvml::Device device, unsigned int* count, Row* rows) {
@@ -130,7 +130,7 @@ constexpr LyingField kFields[] = {
      [](F& f) {
        f.device_count = [](unsigned int* out) {
          const Return code = lie.real.device_count(out);
-         // More than a machine can have would be queried one by one.
+         // At most 64: each counted item would be queried one by one.
          *out = std::min(told(*out), 64u);
          return code;
        };
@@ -232,7 +232,7 @@ constexpr LyingField kFields[] = {
     {"gpm 20", kMetric<nvml::gpm_metric::kPcieTx>},
 };
 
-// What came of it under a lie.
+// The results of a run with a lie.
 struct Seen {
   int seconds = 0;
   EnergyMeter meter{};
@@ -342,10 +342,10 @@ bool is_lock_of_the_board(const std::string& write) {
 
 bool is_near(double value, double truth) { return std::abs(value - truth) <= 0.06 * truth; }
 
-// A sum that is wrong comes with a word: it is missing, by power, doubted, or counted as lost.
+// A wrong sum is reported: it is missing, by power readings, doubted, or counted as lost.
 void expect_sound(const Seen& seen, const std::string& which) {
   const double truth_joules = NvmlLies::kWatts * (seen.seconds - 1);
-  if (!seen.trouble.empty()) return;  // an error is a word
+  if (!seen.trouble.empty()) return;  // an error is a report
   const auto total = seen.meter.total();
   const auto ratio = seen.meter.check_ratio();
   const bool meter_says_so = !total || !seen.meter.from_counter() || seen.meter_doubted ||
@@ -353,12 +353,12 @@ void expect_sound(const Seen& seen, const std::string& which) {
                              seen.meter.uncovered() > Duration::zero();
   EXPECT_TRUE(meter_says_so || is_near(total->value(), truth_joules))
       << which << ": " << total->value() << " J of " << truth_joules;
-  // What no bill has was counted as lost, at the board's 600 W.
+  // Energy that is on no bill was counted as lost, at the board's 600 W.
   const double billed = static_cast<double>(seen.billed_mj) / 1000;
   const double lost = NvmlLies::kWatts * static_cast<double>(seen.lost_ms) / 1000;
   EXPECT_TRUE(is_near(billed + lost, truth_joules) || seen.bill_differs)
       << which << ": billed " << billed << " J, lost " << lost << " of " << truth_joules;
-  // A clock that is set is one that the board has.
+  // Only clocks of the board are set.
   for (const std::string& write : seen.writes)
     EXPECT_TRUE(is_lock_of_the_board(write)) << which << ": " << write;
 }
@@ -381,7 +381,7 @@ TEST_F(NvmlLies, NoneOfThemGoesWithoutAWord) {
     }
 }
 
-// Where nothing of the processes can be true, the split is not known.
+// If no value about the processes can be true, the split is not known.
 TEST_F(NvmlLies, ASplitThatIsNotKnownIsNoSplit) {
   const NvmlFunctions honest = StagedNvml::functions();
   for (const char* name :
@@ -390,7 +390,7 @@ TEST_F(NvmlLies, ASplitThatIsNotKnownIsNoSplit) {
       const auto field =
           std::find_if(std::begin(kFields), std::end(kFields),
                        [&](const LyingField& one) { return std::strcmp(one.name, name) == 0; });
-      // An old time, or one of sm that is still a share, looks like the truth.
+      // An old time, or an SM utilisation that is a valid share, looks like a true value.
       if (how == How::zero && std::strcmp(name, "process_utilization.time") == 0) continue;
       lie = {.field = 0, .how = how, .real = honest};
       NvmlFunctions functions = honest;

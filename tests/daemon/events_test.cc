@@ -55,7 +55,7 @@ Settings governed_by(const char* policy) {
   return out;
 }
 
-// The service is ready, and its status, health and events say that it governs nothing.
+// The service is ready, and its status, health and events report that it governs nothing.
 TEST(DaemonEvents, AConfigurationThatGovernsNoGpuIsReported) {
   Settings settings = governed_by("assure");
   settings.gpus = "7";
@@ -315,7 +315,7 @@ TEST(DaemonEvents, HeatThatLastsIsToldAndItsEnd) {
   EXPECT_EQ(house.names(), "thermal_over");
 }
 
-// A board never draws 0 W: power stands in, and what it uses goes on.
+// A board never draws 0 W: power readings are used instead, and the board's energy keeps growing.
 TEST(DaemonEvents, AnEnergyCounterThatStandsStill) {
   EventHouse house;
   house.run(5s);
@@ -328,7 +328,7 @@ TEST(DaemonEvents, AnEnergyCounterThatStandsStill) {
   EXPECT_EQ(field_of(events[0], "why"), "still");
   house.trouble(0).counter.reset();
   house.run(30s);
-  EXPECT_EQ(house.names(), "");  // not until it has been compared with power
+  EXPECT_EQ(house.names(), "");  // the counter has not been compared with power yet
   house.run(40s);
   EXPECT_EQ(house.names(), "meter_sound");
 }

@@ -26,11 +26,11 @@ struct GpuTrouble {
   bool hangs = false;          // no call comes back
   Duration old{};              // how old a reading is when it comes
   std::uint64_t throttle = 0;  // reasons that the driver gives besides
-  std::optional<Joules> counter = {};  // what the energy counter shows, whatever is used
-  std::string lock = {};               // the last that was set, "900..1200"
-  int round = 0;                       // of the house
-  int open = 0;                        // how many have it open
-  bool fails_to_list = false;          // its processes
+  std::optional<Joules> counter = {};  // the energy counter's value, whatever the use
+  std::string lock = {};               // the last lock, "900..1200"
+  int round = 0;                       // the house's round
+  int open = 0;                        // how many devices have it open
+  bool fails_to_list = false;          // the list of processes fails
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
 };
 
@@ -288,7 +288,7 @@ class House {
       const auto facts = of(process.pid);
       return facts ? facts->ancestors : std::vector<Ancestor>();
     };
-    out.hold = [](std::int64_t) { return ProcessHandle(); };  // people are no processes
+    out.hold = [](std::int64_t) { return ProcessHandle(); };  // people have no processes
     out.asked = [of](std::int64_t pid) {
       const auto facts = of(pid);
       return facts ? facts->asked : "";

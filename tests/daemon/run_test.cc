@@ -50,11 +50,11 @@ struct RunHouse : House {
   void command(int gpu, std::int64_t pid, std::uint32_t uid = kUser) {
     person(gpu, pid, uid).ancestors = {5, static_cast<std::int64_t>(uid)};
   }
-  SharedHandle process;  // of whoever asks
+  SharedHandle process;  // the caller's
   bool governed(int gpu) { return worker->fleet().gpus()[static_cast<std::size_t>(gpu)].governed; }
 };
 
-// A number that is another's process now is not the user's whom it was of.
+// If another user's process has the PID now, it does not count as the first user's.
 TEST(DaemonRun, EndsWhereAnotherUserHasGotTheNumberOfItsProcess) {
   RunHouse house;
   EXPECT_EQ(house.begin()["ok"], true);
@@ -68,7 +68,7 @@ TEST(DaemonRun, EndsWhereAnotherUserHasGotTheNumberOfItsProcess) {
   EXPECT_EQ(house.show()["why"], "a process of user 1001 works there, too");
 }
 
-// The connection may be held by another: the run is of the process that began it.
+// Another process may hold the connection, but the run is of the process that began it.
 TEST(DaemonRun, EndsWithTheProcessThatBeganIt) {
   RunHouse house;
   int ends[2];
@@ -344,7 +344,7 @@ TEST(DaemonRun, GovernsWhereItsCommandWorksAlone) {
   EXPECT_EQ(house.show(1)["why"], "no process of the command works there (-i names GPUs)");
 }
 
-// The account of a run is of its command: what another job of the same user does is marked.
+// The account of a run is of its command. Work of the same user's other job is marked.
 TEST(DaemonRun, SaysWhetherItsCommandWorkedThereAndWhereElseItDoes) {
   RunHouse house;
   house.person(0, 17, kUser);
@@ -366,14 +366,16 @@ TEST(DaemonRun, SaysWhetherItsCommandWorkedThereAndWhereElseItDoes) {
   house.command(0, 20);
   house.run(5s);
   EXPECT_EQ(house.show()["command_seen"], true);
-  // One that was named by its UUID needs no note; where else the command works is noted at once.
+  // A GPU that was named by UUID needs no note. Other GPUs with work of the command are noted at
+  // once.
   EXPECT_EQ(house.begin(uuid.c_str(), kUser, 2)["ok"], true);
   const Json others = house.client({{"command", "run-show"}}, kUser, 2)["notes"];
   ASSERT_EQ(others.size(), 1u) << others;
   EXPECT_EQ(std::string(others[0]).find("GPU 1 ("), 0u) << others;
 }
 
-// A container, or a Slurm task, is not below the command: what began after it is taken for its own.
+// A container or a Slurm task is no descendant of the command: if it began later, it counts as the
+// command's.
 TEST(DaemonRun, TellsWhatBeganBeforeItFromWhatBeganSince) {
   RunHouse house;
   house.people[kUser].started = 50;  // the `derate run`

@@ -43,8 +43,7 @@ struct LateHouse : House {
 
 Json answer(House& house, const Json& request) { return parse_json(house.ask(json_text(request))); }
 
-// Whoever has taken derate-agent over has what its role has over the API's socket, and nothing
-// else.
+// An attacker who takes over derate-agent has its role's rights on the API's socket, and no others.
 TEST(Worker, TheAgentsUserHasNoSayOnOtherSockets) {
   constexpr uid_t kAgent = 65534, kClient = 1000;
   House house(1);

@@ -1,5 +1,5 @@
 """The machine of one attack: GPUs with other users' jobs, derated, an agent, another user's page;
-those who look whether they are served; and a server of nothing, where each attack's control is."""
+callers that check whether they are served; and a decoy server, which the control attacks."""
 
 import contextlib
 import json
@@ -27,10 +27,10 @@ AGENT = 65527
 GPUS = 6
 GOVERNED = range(5)
 WATCHED = 4  # its user sends beats
-# Jobs of others, by GPU: the user, the work, and how it says its progress.
+# Other users' jobs, by GPU: the user, the work, and how it reports its progress.
 VICTIMS = {0: (THIRD, "copy", ()), 1: (THIRD, "sort", ("--launches", "train.csv")),
            2: (FOURTH, "fft", ("--beat",)), 5: (THIRD, "sort", ())}
-NAMED = (0, 1, 5)  # those whose numbers root may choose
+NAMED = (0, 1, 5)  # GPUs whose jobs have PIDs that root can choose
 CONFIG = f"""[governor]
 govern = true
 gpus = "0,1,2,3,4"
@@ -48,14 +48,14 @@ KINDS = {"stranger": "a user without rights", "subuids": "a user with 65,536 sub
          "pair": "two users together"}
 CHECKS = ("livez", "metrics", "client", "status", "agent metrics", "agent operation", "control",
           "page of derate ui")
-PATIENCE = 5  # seconds after which a caller is not served
+PATIENCE = 5  # a caller counts as not served after this time, in seconds
 
 
 # --- a server of nothing --------------------------------------------------------------------------
 
 def decoy(tally, folder):
-    """On sockets of the same names, and on two ports, which tally[0] and tally[1] have. It hears as
-    much at a time as derated, then rests for 5 ms."""
+    """The decoy server. It listens on sockets of the same names and on two ports, which it writes
+    to tally[0] and tally[1]. It reads as much at a time as derated, then rests for 5 ms."""
     select = selectors.DefaultSelector()
     for name in ("client.sock", "api.sock", "control.sock"):
         one = socket.socket(socket.AF_UNIX)
@@ -111,7 +111,7 @@ def answer(select, key, known):
 # --- callers that look whether they are served ----------------------------------------------------
 
 def reach(address):
-    """A connection that waits for room in the queue of callers, as curl and `derate` do."""
+    """A connection that waits for room in the server's queue, as curl's and `derate`'s do."""
     one = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         one.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", PATIENCE, 0))
@@ -124,7 +124,7 @@ def reach(address):
 
 
 def ask(address, text):
-    """The status of an HTTP server's answer; 0: there was none in time."""
+    """The status of an HTTP server's answer; 0 if none came in time."""
     with contextlib.suppress(OSError), reach(address) as one:
         one.sendall(text)
         answer = b""
@@ -153,7 +153,7 @@ def status_answers(house):
 
 
 def look_again(tally, checks, pause=0.1):
-    """Of each check three numbers: well, not well, and the most milliseconds that one took."""
+    """For each check adds to three numbers: served, not served, and the longest answer in ms."""
     while True:
         for name, holds in checks:
             at, begin, well = 3 * CHECKS.index(name), now(), False
@@ -165,7 +165,7 @@ def look_again(tally, checks, pause=0.1):
 
 
 def use_page(tally, port, code, may_begin):
-    """The user whose page it is: first the code for a token, then reads with it."""
+    """The page's own user: exchanges the code for a token, then reads with it."""
     while not may_begin[0]:
         time.sleep(0.05)
     text = b""
@@ -179,7 +179,7 @@ def use_page(tally, port, code, may_begin):
 
 
 def beat_on(tally, place):
-    """A job, and its beats, in the same process."""
+    """A job that sends its beats from the same process."""
     work, begin = sim_job(place, WATCHED), now()
     with attacker.datagrams() as out:
         while work.fileno() >= 0:
@@ -190,7 +190,7 @@ def beat_on(tally, place):
 
 
 def hand_over_pages(tally, place):
-    """A new page each second, by its number; as many tries as the library has in a second."""
+    """Sends a new page each second, with its number in it, as often as the library would."""
     for number in range(1, 1 << 30):
         page = Page(f"watched-{number}")
         page.gpu(0, place.uuids[WATCHED])
@@ -223,7 +223,7 @@ class AttackHouse(House):
         self.copy_programs()
 
     def copy_programs(self):
-        """The build may lie where other users do not come."""
+        """Copies the programs, as other users may not reach the build's folder."""
         programs, progress = self.folder / "bin", self.scratch / "progress"
         programs.mkdir()
         for name in ("derate", "derate-agent"):
@@ -244,7 +244,7 @@ class AttackHouse(House):
             self.begin(late_page)
 
     def settle(self, most):
-        """Until the work of a GPU differs little from that of the seconds before."""
+        """Waits until the work of each GPU differs little from that of the seconds before."""
         begin, steady, before = now(), 0, None
         while steady < 2 and now() < begin + most:
             work, at = self.figures_now(), now()
@@ -289,7 +289,7 @@ class AttackHouse(House):
         own = self.folder / f"home-{uid}"
         own.mkdir(mode=0o700, exist_ok=True)
         os.chown(own, uid, uid)
-        # It sees the same ranges of ids as derated.
+        # The agent sees the same ranges of ids as derated.
         mounted = (f"mount --bind {self.folder / 'subuid'} /etc/subuid && exec setpriv --reuid "
                    f"{uid} --regid {uid} --clear-groups {self.folder / 'bin/derate-agent'} "
                    f"--listen 127.0.0.1:0 --socket {self.run_dir / 'api.sock'} "
@@ -327,7 +327,7 @@ class AttackHouse(House):
     # --- jobs of others
 
     def begin_jobs(self, numbers):
-        """`numbers`: PIDs by GPU that root chooses."""
+        """`numbers`: the jobs' PIDs by GPU, which root chooses."""
         for gpu, (uid, work, options) in VICTIMS.items():
             if gpu in self.pids:
                 continue
@@ -345,7 +345,7 @@ class AttackHouse(House):
                 os.waitpid(self.pids.pop(gpu), 0)
 
     def wait_for_numbers(self, numbers):
-        """Until none of them is of a process, which its parent may still have to wait for."""
+        """Waits until no process has these PIDs: a parent may still have to wait for one."""
         for gpu in NAMED:
             del self.pids[gpu]
         self.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in numbers.values()), 5,
@@ -384,7 +384,7 @@ class AttackHouse(House):
         return out
 
     def pages_held(self):
-        """Numbers of the watcher's pages that derated has open."""
+        """The numbers of the watched job's pages that derated has open."""
         out = set()
         for entry in os.scandir(f"/proc/{self.worker}/fd"):
             with contextlib.suppress(OSError):
@@ -394,7 +394,8 @@ class AttackHouse(House):
         return out
 
     def spell(self, attack, kind, ids, seconds, control):
-        """What was seen while the attack, or its control, went on; and its processes."""
+        """Plays the attack or its control. Returns what was measured meanwhile, and the
+        attackers."""
         if attack.again:
             self.end_jobs(NAMED)
             numbers = self.free_numbers()
@@ -446,14 +447,15 @@ class AttackHouse(House):
         return round_times(self.records)
 
     def late(self, seen, times):
-        """p99 in ms, of the times at which a round was due."""
+        """How late the loop was, p99 in ms."""
         found = attack_bench.figures(times, seen["begin"], seen["begin"] + seen["seconds"])
         return found["p99_ms"]
 
     # --- the end, while the attack goes on
 
     def stop_and_start(self):
-        """Seconds: until all is restored, until derated has ended, until the next one governs."""
+        """Stops and starts derated. Returns the seconds until all GPUs are restored, until derated
+        has ended, and until the next one governs."""
         begin, out = now(), {}
         send(self.daemon_program.pid, 15)
         limit = begin + 40

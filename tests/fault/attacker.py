@@ -113,7 +113,7 @@ def children_of(pid):
 # --- derate-agent --------------------------------------------------------------------------------
 
 def http(port, text):
-    """The status of the answer to these bytes; 0: there was none."""
+    """The status of the answer to these bytes; 0 if none came."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(text)
@@ -131,14 +131,14 @@ def get(path, token=None):
 
 
 def exchange(port, code):
-    """What a browser asks first with the code of an address."""
+    """The request in which a browser exchanges the code of an address for a token."""
     return (f"POST /ui/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
             f"Origin: http://127.0.0.1:{port}\r\nConnection: close\r\n"
             f"Content-Length: {len(code)}\r\n\r\n{code}").encode()
 
 
 def command_lines_with(text):
-    """The processes whose command line has it; everybody may read those."""
+    """The processes whose command line contains the text. Every user may read command lines."""
     out = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -148,8 +148,8 @@ def command_lines_with(text):
 
 
 def take_page(tally, port, code):
-    """With the code, however it was come by: tally has the tries, those that got an answer of 200,
-    and command lines that had the code."""
+    """Uses the code, however the attacker got it. The tally has the tries, the answers of 200, and
+    the command lines that had the code."""
     while True:
         tally[1] += http(port, exchange(port, code)) == 200
         tally[1] += http(port, get("/metrics")) == 200
@@ -158,7 +158,8 @@ def take_page(tally, port, code):
 
 
 def poison_gate(tally, port):
-    """Wrong tokens in heads that fit the agent, and not derated's when its fields are added."""
+    """Sends wrong tokens in heads that fit the agent's limit, but not derated's after the agent
+    adds its fields."""
     for number in itertools.count():
         end = f"\r\nHost:localhost\r\nAuthorization:Bearer wrong{number % 64:05}\r\n\r\n"
         line = "GET /v1/gpus?gpus={} HTTP/1.1"
@@ -169,7 +170,7 @@ def poison_gate(tally, port):
 
 
 def guess_tokens(tally, port):
-    """Wrong tokens as fast as they go, on connections that stay as long as they may."""
+    """Sends wrong tokens as fast as possible, on connections that stay open as long as they may."""
     for number in itertools.count():
         http(port, get("/v1/gpus", f"wrong{number:05}"))
         tally[0] += 1
@@ -357,7 +358,7 @@ def send_files(tally, folder, name="beat.sock"):
 
 
 def linger(tally, folder, name="launches.sock", most=150):
-    """As many such files as are taken, each sent once; then nothing more."""
+    """Sends as many lingering connections as the socket takes, each once; then nothing more."""
     peers = []
     with socket.socket() as listener, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -382,8 +383,8 @@ FUSE_INIT, FUSE_GETATTR, FUSE_OPEN, FUSE_RELEASE, FUSE_FLUSH = 26, 3, 14, 18, 25
 
 
 def answer_fuse(kernel, own, tally):
-    """A file system of one file, which answers no FLUSH but those of the process `own`: whoever
-    else closes the file waits, and no signal ends that. tally[2]: how many wait."""
+    """A file system of one file. It answers FLUSH only to the process `own`: any other process that
+    closes the file waits, and no signal ends that. tally[2]: how many wait."""
     answers = {
         FUSE_INIT: struct.pack("<4I2H2I2H2I6I", 7, 31, 0, 0, 0, 0, 4096, 0, 0, 0, 0, 0, *[0] * 6),
         FUSE_GETATTR: struct.pack("<Q2I6Q3I7I", 0, 0, 0, 1, *[0] * 5, *[0] * 3,
@@ -402,8 +403,8 @@ def answer_fuse(kernel, own, tally):
 
 
 def hang(tally, folder, file, uid, name="launches.sock", most=12):
-    """Files whose last close hangs, sent by that user; root plays fusermount(1). tally[3]: there is
-    no FUSE."""
+    """The user sends files whose last close hangs. Root plays fusermount(1). tally[3]: there is no
+    FUSE."""
     try:
         kernel = os.open("/dev/fuse", os.O_RDWR)
         options = f"fd={kernel},rootmode=100666,user_id={uid},group_id={uid}"
@@ -434,7 +435,7 @@ def hang(tally, folder, file, uid, name="launches.sock", most=12):
 
 
 def knock(tally, folder, name="launches.sock"):
-    """A message each 20 ms: how many were taken, and how many found the queue full."""
+    """Sends a message each 20 ms. Counts how many were taken, and how many found the queue full."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         out.connect(f"{folder}/{name}")
         out.setblocking(False)
@@ -448,8 +449,8 @@ def knock(tally, folder, name="launches.sock"):
 
 
 def subordinate_ids(tally, folder, first, count):
-    """A connection of each of so many user ids, as a process in a namespace of subordinate ids can
-    have them: root plays newuidmap(1). Lost ones are opened again."""
+    """A connection of each of `count` user ids, as from a user namespace with subordinate ids. Root
+    plays newuidmap(1). Lost connections are opened again."""
     held = {}
     while True:
         for uid in range(first, first + count):
@@ -478,8 +479,8 @@ class CloneArgs(ctypes.Structure):
 
 
 def start_as(uid, words, environment, folder, pid=None):
-    """A program of that user, in a session of its own; with that process number where one is given
-    (root alone may choose it). The number; None: it cannot be had."""
+    """Starts a program as that user, in a session of its own, with the PID `pid` if it is given
+    (only root can choose it). Returns its PID; None if that PID cannot be had."""
     SYS_CLONE3, SIGCHLD = 435, 17
     wanted = (ctypes.c_int * 1)(pid or 0)
     args = CloneArgs(exit_signal=SIGCHLD)
@@ -502,7 +503,7 @@ def start_as(uid, words, environment, folder, pid=None):
 
 
 def run_on(tally, folder, gpu):
-    """A run on that GPU, and whether it is governed for it."""
+    """Requests a run on that GPU. Records whether the GPU is governed for it."""
     asker = Asker(folder)
     begun = asker.ask("run-begin", policy="assure", gpus=gpu)
     tally[1] = 1 if begun.get("ok") else -1

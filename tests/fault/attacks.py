@@ -483,7 +483,7 @@ def _(house):
 # --- derate-agent ---------------------------------------------------------------------------------
 
 def agent_of(house, uid, *options, **extra):
-    """One that runs as that user, who may not look into the build; the program."""
+    """Starts an agent as that user, who may not read the build's folder. Returns the program."""
     open_to_others(house)
     program = house.folder / "derate-agent"
     shutil.copy(house.build / "derate-agent", program)
@@ -539,7 +539,7 @@ def answer_of(tally, text, port):
 
 @contextlib.contextmanager
 def attack_of(house, uid, work, *arguments):
-    """One that is not at the run folder."""
+    """Runs an attacker without access to the run folder."""
     open_to_others(house)
     with Attacker(uid, work, *arguments) as one:
         yield one

@@ -35,22 +35,22 @@ OWN_GPU = 3             # where the attackers have a job of their own
 
 @dataclass
 class Place:
-    """A target. In the control all of it belongs to a server of nothing, and to simulated GPUs that
-    nobody governs."""
-    folder: str               # with the sockets
+    """The target of an attack. In the control all of it belongs to the decoy server and to
+    simulated GPUs that are not governed."""
+    folder: str               # the sockets' folder
     sim: str                  # folder of the simulated GPUs
     ports: dict               # of the agent and of the page: {"agent": 1, "ui": 2}
     uuids: list               # of the GPUs
     victims: list = field(default_factory=list)  # PIDs of another user's jobs
-    code: str = ""            # of the page: assumed to be known
-    scratch: str = "/tmp"     # where every user may write
-    uid: int = 0              # whose process this is
-    number: int = 0           # of so many attackers
+    code: str = ""            # the page's code: assumed to be known
+    scratch: str = "/tmp"     # a folder where every user may write
+    uid: int = 0              # this process's user
+    number: int = 0           # this process's number among `count` attackers
     count: int = 1
-    many: bool = False        # subordinate ids: each of the processes does a little
+    many: bool = False        # subordinate ids: each process makes a small part of the attack
 
     def share(self, most):
-        """How many connections, files or processes this one takes of so many for each user."""
+        """This process's share of `most` connections, files or processes of a user."""
         return most if not self.many else max(1, 4 * most // self.count)
 
     def rest(self, seconds=0.0):
@@ -81,11 +81,11 @@ class Attack:
     name: str
     what: str
     work: object
-    known: str = ""       # its number in found/attack.md; empty: a new idea
-    seconds: float = 0    # it needs as long at least
+    known: str = ""       # its number in found/attack.md; empty: it is new
+    seconds: float = 0    # its shortest duration
     by_root: bool = False  # root plays what a set-user-id program would do, before the attacker
-    again: bool = False   # the victims' jobs begin anew with each spell
-    ends: bool = False    # derated is stopped under it in any case
+    again: bool = False   # the victims' jobs are started again for each spell
+    ends: bool = False    # derated is always stopped under it
 
     @property
     def title(self):
@@ -116,7 +116,7 @@ def alone(tally, work, by_root, place):
 
 
 def as_many(tally, work, by_root, place):
-    """A process for each subordinate id, as a rootless container has them; root plays
+    """Runs one process for each subordinate id, as in a rootless container. Root plays
     newuidmap(1)."""
     os.nice(10)
     for number in range(place.count):
@@ -128,12 +128,12 @@ def as_many(tally, work, by_root, place):
     while True:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                tally[2] += 1  # ended by itself
+                tally[2] += 1  # it ended by itself
         time.sleep(0.5)
 
 
 def child(work, *arguments):
-    """A process of this attacker's that ends with it, or after its work."""
+    """Runs the work in a process that ends with this attacker, or when the work is done."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -156,7 +156,7 @@ SIM_MAGIC = 0x31514644
 
 
 def sim_job(place, gpu=OWN_GPU, workload=b"fft"):
-    """Work of this process on a GPU, for as long as the connection lives."""
+    """Puts work of this process on a GPU until the returned connection closes."""
     one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     one.settimeout(5)
     one.connect(f"{place.sim}/socket")
@@ -236,7 +236,7 @@ def nested_epoll(depth):
 
 
 def own_end(kind):
-    """A socket that has itself in its own queue: only the kernel's collector frees it."""
+    """A socket that is in its own queue: only the kernel's garbage collector frees it."""
     left, right = socket.socketpair(socket.AF_UNIX, kind)
     for one in (left, right):
         with contextlib.suppress(OSError):
@@ -283,7 +283,7 @@ def a_file(at):
 
 
 def send_zoo(tally, place, name, kind, text):
-    """Messages with one to sixteen files of all kinds."""
+    """Sends messages with one to sixteen files of all kinds."""
     for at in itertools.count():
         files = [a_file(at + step) for step in range(1 + at % 16)]
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as out:

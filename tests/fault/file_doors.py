@@ -1,5 +1,5 @@
-"""Attacks of scripts/attacks by files, environments, names and numbers of processes, and on
-programs with the preloaded library."""
+"""Attacks of scripts/attacks by files, environments, process names and PIDs, and on programs with
+the preloaded library."""
 
 import contextlib
 import ctypes
@@ -26,7 +26,7 @@ def end_of_own_environment():
 
 
 def hold(place, gpu=OWN_GPU, before=lambda: None):
-    """A process with a job, for as long as its attacker lives."""
+    """Holds a job on a GPU until its attacker ends."""
     before()
     work = sim_job(place, gpu)
     while work.fileno() >= 0:
@@ -100,7 +100,8 @@ def _(tally, place):
 
 
 def cover_environment(file):
-    """Over the pages of this process's environment comes the file, which nobody reads."""
+    """Maps the file over the pages of this process's environment, so that reads of
+    /proc/PID/environ wait."""
     begin, end = end_of_own_environment()
     first = begin & ~(mmap.PAGESIZE - 1)
     size = (end - first + mmap.PAGESIZE - 1) & ~(mmap.PAGESIZE - 1)
@@ -113,7 +114,7 @@ def cover_environment(file):
 
 
 def answer_all_but_reads(kernel, tally):
-    """tally[2]: reads that wait."""
+    """Serves a file whose reads get no answer. tally[2]: reads that wait."""
     answers = {
         26: struct.pack("<4I2H2I2H2I6I", 7, 31, 0, 0, 0, 0, 4096, 0, 0, 0, 0, 0, 0, *[0] * 5),
         3: struct.pack("<Q2I6Q3I7I", 60, 0, 0, 1, 1 << 20, *[0] * 4, *[0] * 3, 0o100666, 1,
@@ -253,7 +254,7 @@ def _(tally, place):
             with_number(pid, place.uid, lambda page=pages[-1]: hand_over(page, place))
     become(place.uid)
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    tally[7] += 1  # the numbers are free again
+    tally[7] += 1  # the PIDs are free again
     hold_step(tally, pages)
 
 
@@ -263,7 +264,7 @@ def hand_over(page, place):
 
 
 def with_number(pid, uid, work):
-    """A process of that number does it and ends."""
+    """Does the work in a process with that PID, which then ends."""
     numbers = (ctypes.c_int * 1)(pid)
     args = attacker.CloneArgs(exit_signal=17, set_tid=ctypes.addressof(numbers), set_tid_size=1)
     made = LIBC.syscall(435, ctypes.byref(args), ctypes.sizeof(args))
@@ -313,7 +314,7 @@ def run_there(tally, place):
 # --- programs with the preloaded library ----------------------------------------------------------
 
 def stub_program(place, way, count, **extra):
-    """A program that launches over a driver that only counts, with the library before it."""
+    """A program with the preloaded library, which launches on a stub driver that only counts."""
     folder = Path(place.scratch, "progress")
     return subprocess.Popen(
         [str(folder / "launch_client"), way, str(count)], stdout=subprocess.DEVNULL,

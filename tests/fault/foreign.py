@@ -28,7 +28,7 @@ class Nvml:
         return handle
 
     def clocks(self, gpu):
-        """Its memory clocks, and the SM clocks that go with the first of them, in MHz."""
+        """The GPU's memory clocks, and the SM clocks of the first of them, in MHz."""
         def listed(name, *arguments):
             count, values = ctypes.c_uint(1024), (ctypes.c_uint * 1024)()
             self.call(name, self.device(gpu), *arguments, ctypes.byref(count), values)

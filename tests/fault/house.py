@@ -154,7 +154,8 @@ def round_times(records):
 
 
 def described(left):
-    """A process of a program, as text: its name, state, the call that it waits in, its words."""
+    """A remaining process of a program, as text: name, state, the call in which it waits,
+    arguments."""
     name, pid = left
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,5 +1,5 @@
-"""Rounds that are drawn by chance, some at a time, each in a process of its own; and the tables of
-what came of them."""
+"""Runs random rounds, several at a time, each in a process of its own, and prints tables of their
+results."""
 
 import multiprocessing
 import multiprocessing.connection
@@ -13,24 +13,24 @@ from pathlib import Path
 
 from house import Failure, now
 
-ROUND_TIME = 180  # seconds after which a round has failed
+ROUND_TIME = 180  # after this time, in seconds, a round has failed
 REPO = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass
 class Result:
-    """What came of a round."""
+    """The result of a round."""
     scenario: str
     blow: str = ""
-    wrong: str = ""        # what was not as it should be; empty: all is well
-    by: str = ""           # who restored
-    ms: float = None       # and how long that took; None: nothing was to be restored
+    wrong: str = ""        # the failure; empty: none
+    by: str = ""           # the process that restored
+    ms: float = None       # how long that took; None: there was nothing to restore
     locks: int = 0         # lock files that another user could open
-    said: str = ""         # by the programs
+    said: str = ""         # the programs' output
 
 
 def perform(result, play, house):
-    """Plays a round to its end; `house` closes afterwards in any case."""
+    """Plays a round to its end, and always closes `house`."""
     try:
         play()
     except (Failure, OSError, subprocess.SubprocessError) as error:
@@ -55,8 +55,8 @@ def perform_in_process(play, options, number, pipe):
 
 @dataclass
 class Rounds:
-    """Those that run and those that are done. play(options, number) gives a round's Result, and
-    scenario(number) the name of the one that it plays."""
+    """The rounds, running and done. play(options, number) returns a round's Result,
+    scenario(number) the name of its scenario."""
     options: object  # jobs, verbose
     play: object
     scenario: object
@@ -67,7 +67,7 @@ class Rounds:
     told: float = field(default_factory=now)
 
     def run(self):
-        """All of them; exit code 130 when interrupted, 1 when anything was left wrong, else 0."""
+        """Runs all rounds. Returns exit code 130 if interrupted, 1 if a round failed, else 0."""
         stopped = False
         try:
             while self.waiting or self.running:
@@ -137,7 +137,7 @@ def quantile(values, share):
 
 
 def print_table(title, results, keys):
-    """A line for each of the names that keys(result) gives, and how long restoring took."""
+    """Prints a line for each name that keys(result) returns, with the times of restoring."""
     groups = sorted({name for result in results for name in keys(result)})
     width = max(len(title), *(len(name) for name in groups), len("all"))
     print(f"\n{title:{width}}  rounds  left wrong  restored   median      p95      max  [ms]")
@@ -153,7 +153,7 @@ def print_table(title, results, keys):
 # --- options --------------------------------------------------------------------------------------
 
 def add_options(parser, rounds):
-    """What the scripts of rounds have in common."""
+    """Adds the options that all scripts of rounds have."""
     parser.add_argument("--build", type=Path, default=REPO / "build" / "dev", metavar="DIR",
                         help="where derate and derated are (default build/dev)")
     parser.add_argument("--rounds", type=int, default=rounds, help=f"how many (default {rounds})")

@@ -798,7 +798,7 @@ def interrupted_restorer(house, program, code, victim):
     worker = program.worker()
     send(worker, signal.SIGKILL)
     house.until(lambda: not alive(worker) and victim(program), 5, "a restorer is at work")
-    time.sleep(0.3)  # what looks for journals has ended by then
+    time.sleep(0.3)  # the process that looks for journals has ended by then
     check(victim(program), "no restorer is at work")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.killpg(program.pid, number)
@@ -862,7 +862,8 @@ def _(house):
 
 
 def check_frozen_meter(house):
-    """A counter that stands still is reported, and power stands in: within a tenth of the truth."""
+    """A counter that stands still is reported, and power readings are used instead: the energy is
+    within a tenth of the truth."""
     house.until(lambda: "stands still" in house.derate("events"), 8, "meter_doubted is reported")
     measured = json.loads(house.derate("energy", "-i", GOVERNED, "--for", "6s", "--json"))
     gpu = measured["gpus"][0]
@@ -1278,8 +1279,9 @@ def _(house):
 
 
 def unusable(house, spoil, text, kept=False, matters=False):
-    """A journal that may not be applied: set aside or kept, told, and the GPU not touched. One that
-    may be of this boot has no second copy here, and no end is a clean one until it is settled."""
+    """A journal that may not be applied is set aside or kept, and reported, and the GPU is not
+    touched. If it may be of this boot (here without a second copy), no end is clean until it is
+    settled."""
     leave_locked(house)
     path = house.journal_dir / (house.uuids[GOVERNED] + ".json")
     path = spoil(path) or path
@@ -1304,7 +1306,7 @@ def unusable(house, spoil, text, kept=False, matters=False):
 
 
 def edit(path, **changes):
-    """As version 2 wrote it, without a checksum."""
+    """Changes an entry, as version 2 without a checksum."""
     entry = json.loads(path.read_text()) | changes | {"version": 2}
     for key in ("sha256", "pid_started"):
         entry.pop(key, None)
@@ -1334,7 +1336,7 @@ def other_owner(path):
         raise Skip("not root: no file can be given away") from None
 
 
-MATTERS = ("half", "empty", "tail", "owner", "writable", "link")  # of which boot is not known
+MATTERS = ("half", "empty", "tail", "owner", "writable", "link")  # journals whose boot is not known
 
 
 def add_unusable():

@@ -1,5 +1,5 @@
-"""Rows of what a guard, a worker or `derate run` could wait for while GPUs are to be given back:
-messages that nobody takes, a notify socket, a disk, a machine without processes, hung drivers."""
+"""Rows in which a guard, a worker or `derate run` could wait before it restores GPUs: messages that
+have no reader, a notify socket, a disk, a machine without processes, hung drivers."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ SIZE_LIMIT = 1 << 16
 
 
 class Ears:
-    """What stands for standard output and error of a program, and how it takes no more."""
+    """A program's standard output and error, of a kind that takes no more bytes."""
 
     def __init__(self, house, kind):
         self.kind, self.before = kind, None
@@ -54,7 +54,7 @@ class Ears:
 
 
     def go_on(self):
-        """Whoever waits to write may do so, or learns that nobody reads."""
+        """Lets a process that waits to write go on, or shows it that there is no reader."""
         if self.kind == "pipe":
             os.close(self.reader)
         elif self.kind == "terminal":
@@ -75,7 +75,7 @@ def governed_by(house, who, ears):
 
 
 def end_of(who, program):
-    """`derate run` lasts as long as its command, which may hang in its own output."""
+    """Ends `derate run`: it lasts as long as its command, which may hang in its own output."""
     for pid in session_of(program.pid) if who == "derate run" else []:
         try:
             command = Path(f"/proc/{pid}/comm").read_text().strip()
@@ -119,7 +119,7 @@ def add_silence_of(who, short, kind, text):
         since = now()
         send(program.pid, signal.SIGKILL)
         out = restored(house, since, 10)
-        if command:  # whose account waits for its reader
+        if command:  # its account waits for its reader
             send(command, signal.SIGKILL)
             ears.go_on()
         return out
@@ -183,7 +183,7 @@ def _(house):
 
 
 def notify_socket(house, full):
-    """A NOTIFY_SOCKET that nobody reads; its queue takes some ten messages."""
+    """A NOTIFY_SOCKET without a reader. Its queue takes some ten messages."""
     path = str(house.folder / "notify")
     ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     ear.bind(path)
@@ -236,7 +236,7 @@ def _(house):
 
 
 def pids_group(house):
-    """A control group that can be left without processes; its own two files."""
+    """A control group whose limit of processes can be reached."""
     for root, name in (("/sys/fs/cgroup/pids", "v1"), ("/sys/fs/cgroup", "v2")):
         group = Path(root) / ("derate-" + house.folder.name)
         try:
@@ -302,7 +302,8 @@ add_pids()
 
 
 class FrozenDisk:
-    """An ext4 for the state folder, on a loop device, that can be frozen as a disk that hangs."""
+    """An ext4 for the state folder, on a loop device. While frozen, it acts as a disk that
+    hangs."""
 
     def __init__(self, house):
         self.state, self.frozen = house.state_dir, False
@@ -329,8 +330,8 @@ class FrozenDisk:
         self.frozen = False
 
 
-# Seconds from the freeze to the blow: after some, threads of the worker wait for the disk, and a
-# process whose thread waits in the kernel is dead, but cannot be waited for.
+# Seconds from the freeze to the kill. After some seconds threads of the worker wait for the disk:
+# if a thread waits in the kernel, its killed process cannot be waited for.
 FROZEN = {"worker": ("the worker is killed", "guard", 3, 0, signal.SIGKILL),
           "worker.late": ("the worker is killed 3 s later, `--silence 10`", "guard", 3, 3,
                           signal.SIGKILL),
@@ -420,7 +421,7 @@ def _(house):
         time.sleep(3)
 
     def command():
-        # By UUID: `derate` would have to query the driver, which hangs, for what a number means.
+        # By UUID: for an index `derate` would have to query the driver, which hangs.
         named = ",".join(house.uuids[gpu] for gpu in ours)
         house.derate("policy", "set", "efficient-fix", "-i", named, code=None, limit=30)
 

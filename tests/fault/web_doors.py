@@ -1,5 +1,5 @@
 """Attacks of scripts/attacks over HTTP: derated's api.sock, derate-agent's port and the port of
-`derate ui`. The same misuse is tried at each of the three; what only one of them has comes last.
+`derate ui`. The same misuse is tried at each of the three. Misuse of only one of them comes last.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ FORBIDDEN = post("/v1/policy-set", SET, "Content-Type: application/json")
 # --- many connections -----------------------------------------------------------------------------
 
 class Crowd:
-    """So many connections, each opened again when it is lost. `piece`: bytes of the text that are
-    sent at a time (0: all); `sip`: bytes that are read at a time (0: none are, -1: all)."""
+    """Connections, each opened again when it is lost. `piece`: bytes of the text to send at a time
+    (0: all); `sip`: bytes to read at a time (0: none, -1: all)."""
 
     def __init__(self, tally, place, door, count, text, piece=0, sip=-1, buffer=None):
         self.tally, self.place, self.door = tally, place, door
@@ -116,7 +116,7 @@ crowds()
 # --- requests that are not what they look like ----------------------------------------------------
 
 def smuggled():
-    """Requests of which a part is FORBIDDEN; none of them may be done."""
+    """Requests with a FORBIDDEN part, which must not be carried out."""
     to, host = "POST /v1/policy-set HTTP/1.1\r\n", "Host: localhost\r\n"
     inner = FORBIDDEN.decode()
     chunk = f"{len(SET):x}\r\n{SET}\r\n0\r\n\r\n"
@@ -156,7 +156,7 @@ def smuggled():
 
 
 def done_for(answer):
-    """Whether the forbidden part was done: derated says so, and nothing else says that."""
+    """Whether the forbidden part was carried out: only then the answer contains this text."""
     return b"governed by" in answer
 
 

@@ -1,6 +1,6 @@
-// Any bytes at all as small files and lists that others may write: a journal, /etc/subuid, a list
-// of GPUs, CUDA_VISIBLE_DEVICES. They may be refused, never crash; what is accepted reads back the
-// same.
+// Random bytes as small files and lists that other users may write: a journal, /etc/subuid, a list
+// of GPUs, CUDA_VISIBLE_DEVICES. The readers may reject them but not crash, and an accepted input
+// must read back the same.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -31,7 +31,7 @@ OPEN = {
     },
 }
 OPEN["derate-otlp.service"] = OPEN["derate-agent.service"]
-# It counts its callers by user.
+# derate-agent counts its callers by user.
 OPEN["derate-agent.service"] = OPEN["derate-agent.service"] | {
     "PrivateUsers", "RestrictAddressFamilies_AF_NETLINK",
 }

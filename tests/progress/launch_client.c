@@ -281,8 +281,8 @@ static void files_closed(void) {
   by_dlsym();
 }
 
-/* Goes on for 3 s behind a filter that kills for every system call but those that docs/progress.md
- * lists, and what this program ends with. */
+/* Runs for 3 s behind a filter that kills for every system call except those that docs/progress.md
+ * lists and those that end this program. */
 static void filtered(void) {
   static const unsigned kMay[] = {SYS_fstat, SYS_sendmsg, /* the library's */
                                   SYS_ppoll, SYS_write, SYS_exit_group};

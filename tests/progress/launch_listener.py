@@ -87,7 +87,7 @@ class Ear:
         self.socket.close()
 
     def fill(self):
-        """Until there is no room for another message; forget() makes it again."""
+        """Fills the queue until it takes no more messages; forget() empties it."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             try:

@@ -158,7 +158,7 @@ class Progress(unittest.TestCase):
         self.assertEqual(pages, [])
 
     def test_later_it_makes_no_system_call_but_those_that_are_listed(self):
-        # Also where the page finds no room at first: it is tried again after a second.
+        # The queue is full at first, so the page is sent again after a second.
         self.ear.fill()
         program = subprocess.Popen(
             [CLIENT, "filtered"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -286,7 +286,7 @@ class Progress(unittest.TestCase):
     WITH_DRIVER = ("-L", STUB, "-Wl,-rpath," + STUB, "-l:libcuda.so.1")
 
     def test_a_driver_that_lacks_functions_leaves_no_error(self):
-        """dlsym(3): the caller looks at dlerror() after it."""
+        """dlsym(3): a caller checks dlerror() after it."""
         self.built("libcuda.so.1", "int cuCtxGetDevice(int* d) { return *d = 0; }"
                    "int cuLaunchKernel(void) { return 0; }", "-shared", "-fPIC")
         program = self.built("old", """

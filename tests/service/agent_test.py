@@ -201,7 +201,7 @@ class WhenDeratedFails(Agent):
 
 
 class ThePage(Agent):
-    """As `derate ui` starts it."""
+    """derate-agent with the arguments of `derate ui`."""
 
     def begin(self, *options):
         bin_folder, own = self.folder / "bin", self.folder / "own"
@@ -261,7 +261,7 @@ class ThePage(Agent):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line[:3] for line in done.stdout.splitlines()], ["403"] * 3, done.stdout)
         self.assertIn("is of user 0", done.stdout)
-        # Who has closed by then has no user any more, and is nobody.
+        # A caller that has closed its end by then has no user, and counts as nobody.
         hasty = ("import socket, sys\nfor _ in range(50):\n"
                  "  s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
                  "  s.sendall(sys.argv[2].encode()); s.close()\n")

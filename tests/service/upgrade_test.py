@@ -59,7 +59,7 @@ class Upgrade(service.Machine):
     def test_what_was_kept_is_there_and_goes_on(self):
         was = json.loads((KEPT / "bill.json").read_text())
         self.assertGreater(was["total"]["energy_joules"], 80000)
-        # An account of before checksums has none that is broken.
+        # Rows from before checksums do not count as broken.
         self.assertEqual(self.bill(), was | {"broken_rows": 0})
         models = self.rows("models-simulated", "model")
         self.assertEqual(models, 1)
@@ -84,7 +84,7 @@ class Upgrade(service.Machine):
 
         since = self.derate("bill", "--from", END, "--json")
         self.assertGreater(since["total"]["energy_joules"], 0)
-        # An account of before checksums has none that is broken.
+        # Rows from before checksums do not count as broken.
         self.assertEqual(self.bill(), was | {"broken_rows": 0})
         self.assertGreaterEqual(self.rows("models-simulated", "model"), models)
         for name in DATABASES:

@@ -38,7 +38,7 @@ def is_riddle(sentence):
 
 
 def later_riddle(text):
-    """Of the sentences after the first, one that is a riddle; empty: none is."""
+    """The first riddle after the comment's first sentence; empty if there is none."""
     later = SENTENCE_END.split(words.QUOTED.sub("", comment_of(text)))[1:]
     return next((each for each in (" ".join(one.split()) for one in later)
                  if words.BARE.match(each) or words.WORD.search(each)), "")

@@ -1,4 +1,5 @@
-// The CSV of a report's charts: names that a spreadsheet would take for formulas. Prints "ok".
+// Tests the CSV of a report's charts with names that a spreadsheet would read as formulas. Prints
+// "ok".
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import assert from "node:assert/strict";

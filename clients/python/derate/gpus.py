@@ -12,7 +12,7 @@ _WHOLE = r"GPU-[0-9A-Za-z-]{36}"
 
 
 class Unknown(Exception):
-    """It is not known which GPUs are meant, or there is none; in words."""
+    """Why it is not known which GPUs the program may use, or that it may use none."""
 
 
 def _not_known(value, why):
@@ -24,7 +24,7 @@ def _silence(seen):
 
 
 def _read(value, find):
-    """The devices that the list shows, to the first item that names none."""
+    """The devices of the list up to the first item that names none."""
     out = []
     for item in value.split(","):
         device = find(item)
@@ -60,7 +60,8 @@ def _check_order(value, order, seen, wanted):
 
 
 def _number(item):
-    """As strtoul(3) in base 10, of which the driver keeps 32 bits as an int; None: no number."""
+    """The item as strtoul(3) reads it in base 10; the driver keeps 32 bits as an int. None if it is
+    no number."""
     found = re.match(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)", item)
     if not found:
         return None
@@ -86,8 +87,8 @@ def _numbers(value, order, seen):
 
 
 def _digits(uuid, prefix):
-    """Of a UUID behind its prefix: dashes do not count, nor does the case, nor what follows the
-    last one. Empty: there are none, or something else stands among them."""
+    """The first 32 hex digits of a UUID after its prefix, in lower case, without dashes; later
+    characters do not count. Empty if there are none, or if another character is among them."""
     out = ""
     for char in uuid[len(prefix):] if uuid.startswith(prefix) else "":
         if len(out) == 32:
@@ -101,7 +102,8 @@ def _digits(uuid, prefix):
 
 
 def _only_one(digits, devices):
-    """The only one of (digits, device) that begins so, and whether these are all digits."""
+    """The device of the only pair (digits, device) that begins with `digits`, and whether these are
+    all of its digits; (None, False) if no pair or several begin so."""
     found = [(device, each == digits) for each, device in devices
              if digits and each.startswith(digits)]
     return found[0] if len(found) == 1 else (None, False)
@@ -112,7 +114,7 @@ def _gpus(seen):
 
 
 def _instance(item, seen):
-    """An instance by path or by UUID, or a GPU that is not in MIG mode."""
+    """A MIG instance by path or by UUID. A GPU that is not in MIG mode has such a name, too."""
     if item.startswith("MIG-GPU-"):
         parts = item[len("MIG-"):].split("/")
         gpu, whole = _only_one(_digits(parts[0], "GPU-"), _gpus(seen))
@@ -150,13 +152,13 @@ def _names(value, seen):
     if instances and instances[0] > 0:
         raise _not_known(value, "a list with GPUs before a MIG instance is not supported; "
                          "name the instance, or the GPUs, alone")
-    # A process has one MIG instance: the first.
+    # A process sees only the first MIG instance.
     return [gpu for gpu, _ in out][:1 if instances else None]
 
 
 def visible_to_cuda(value, order, seen):
-    """The UUIDs that CUDA_VISIBLE_DEVICES=value shows, as the driver reads it. order: the text of
-    CUDA_DEVICE_ORDER, None where it is not set. seen: as derate_client.seen_gpus() gives it. Raises
+    """The UUIDs that the driver shows for CUDA_VISIBLE_DEVICES=value. order: the value of
+    CUDA_DEVICE_ORDER, None if it is not set. seen: the result of derate_client.seen_gpus(). Raises
     Unknown."""
     if order not in (None, "PCI_BUS_ID", "FASTEST_FIRST"):
         return []  # cuInit fails
@@ -194,8 +196,8 @@ def _without_driver(name, value):
 
 def own_gpus(environment=os.environ, see=None):
     """The GPUs that this program may use, as "GPU-...,GPU-...", by CUDA_VISIBLE_DEVICES, else
-    SLURM_STEP_GPUS, else SLURM_JOB_GPUS; None where none of them says which. Raises Unknown where
-    there is none, or it is not known which."""
+    SLURM_STEP_GPUS, else SLURM_JOB_GPUS. None if none of these is set. Raises Unknown if there is
+    no such GPU, or if it is not known which they are."""
     name, value = _CUDA, environment.get(_CUDA)
     for other in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         if value is None and environment.get(other, "").strip():

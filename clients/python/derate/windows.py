@@ -8,14 +8,14 @@ from derate.gpus import Unknown, own_gpus
 from derate.lines import lines
 from derate.once import tell
 
-_SIMULATED = "GPU-51a00000-"  # of no driver but a simulated one
+_SIMULATED = "GPU-51a00000-"  # simulated GPUs, which no driver shows
 _KNOWN_FOR_S = 60
 _line = derate_client.Connection(patience_s=1)
 _known = []  # when the daemon was last queried for its GPUs, and their UUIDs
 
 
 def _measured():
-    """The UUIDs of the GPUs that are measured here; None where nobody answers soon."""
+    """The UUIDs of the GPUs that the daemon measures; None if it does not answer within 1 s."""
     if not _known or time.monotonic() - _known[0] > _KNOWN_FOR_S:
         try:
             _known[:] = time.monotonic(), [gpu["uuid"] for gpu in _line.ask("gpus")["gpus"]]
@@ -26,10 +26,10 @@ def _measured():
 
 
 def default_gpus():
-    """The GPUs of a window that names none: this program's own (derate.gpus), else those that its
-    driver shows of the ones that are measured; None: all of these."""
+    """The GPUs of a window that names none: this program's own (derate.gpus), else the measured
+    GPUs that its driver shows. None: all measured GPUs."""
     if os.environ.get("DERATE_CLIENT_SOCKET"):
-        return None  # of `derate energy`, which measures its command's own
+        return None  # `derate energy` measures its command's GPUs
     own = own_gpus()
     if own is not None:
         return own
@@ -37,7 +37,7 @@ def default_gpus():
     if seen is None:
         return None
     uuids, known = [gpu["uuid"] for gpu in seen], _measured()
-    if known is None:  # all that are measured can be more than this program's
+    if known is None:  # the measured GPUs can be more than this program's
         mine, all_mine = uuids, False
     else:
         mine = [uuid for uuid in known if uuid in uuids or uuid.startswith(_SIMULATED)]

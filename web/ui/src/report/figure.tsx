@@ -21,8 +21,8 @@ function save(name: string, content: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// As `derate bill` and `history` write them (csv_text): a name that a spreadsheet would take for a
-// formula begins with an apostrophe. Numbers stay as they are.
+// As in `derate bill` and `history` (csv_text), a name that a spreadsheet would read as a formula
+// gets an apostrophe before it. Numbers are not changed.
 const quoted = (cell: Cell) => {
   const name = typeof cell === "string" && /^[=+@\t\r-]/.test(cell);
   const text = cell == null ? "" : (name ? "'" : "") + String(cell);
