@@ -193,7 +193,7 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
                      speed_text(all), promise);
 }
 
-// What is wrong with the energy counter; empty if nothing is.
+// The fault of the energy counter, as text; empty: it has none.
 std::string meter_text(const GpuFigures& figures) {
   if (figures.counter_still > Duration::zero())
     return fmt::format("the energy counter stood still for {}: power readings stand in",

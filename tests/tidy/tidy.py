@@ -321,12 +321,14 @@ def check_sizes(root, code):
 
 
 def check_sentences(root, texts):
-    """The rule for sentences, on lines that differ from the commit words.SINCE."""
-    diff = git(root, "diff", "-M", "--unified=0", "--no-ext-diff", words.SINCE) \
-        if (root / ".git").exists() else None
-    for path, changed in words.added_lines(diff or "").items():
-        for line, todo in words.check_words(path, texts.get(path, ""), changed):
-            yield Finding(path, line, "sentences", todo)
+    """The rules for sentences, each on lines that differ from the commit that it came with."""
+    for since, check in ((words.SINCE, words.check_words),
+                         (words.COMMENTS_SINCE, words.check_comments)):
+        diff = git(root, "diff", "-M", "--unified=0", "--no-ext-diff", since) \
+            if (root / ".git").exists() else None
+        for path, changed in words.added_lines(diff or "").items():
+            for line, todo in check(path, texts.get(path, ""), changed):
+                yield Finding(path, line, "sentences", todo)
 
 
 # --- commits --------------------------------------------------------------------------------------

@@ -134,6 +134,21 @@ class Sentences(unittest.TestCase):
         self.assertEqual(self.check("docs/a.md", "What is it? Who asks? A user.\n"), [])
         self.assertEqual(self.check("docs/a.md", one + "\n" + one), [])
 
+    def test_comments_that_begin_a_sentence_with_a_bare_word(self):
+        def check(path, text, changed=(1, 2, 3, 4)):
+            return [line for line, _ in words.check_comments(path, text, dict.fromkeys(changed))]
+
+        for text in ("// What is read.\n", "int a;\n// A page. Where it ends,\n// none is.\n",
+                     "# Reads. Who reads waits.\n",
+                     "/*\n * It waits: whatever comes.\n * Who asks.\n"):
+            self.assertEqual(len(check("src/a.py", text)), 1, text)
+        for text in ("// The page that was read.\n", "// Who reads it?\n",
+                     "int a;  // What it is.\n",
+                     "// One page of two.\n", "// `What is read.`\n", "#include <a>\n"):
+            self.assertEqual(check("src/a.cc", text), [], text)
+        self.assertEqual(check("src/a.cc", "// What is read.\n", (7,)), [])
+        self.assertEqual(check("docs/a.md", "# What is read.\n"), [])
+
     def test_lines_that_move_are_left_alone(self):
         diff = ("--- a/docs/a.md\n+++ b/docs/a.md\n@@ -1 +0,0 @@\n-It is told.\n"
                 "--- a/docs/b.md\n+++ b/docs/b.md\n@@ -0,0 +5,2 @@\n+  It is told.\n+It is new.\n")

@@ -4,6 +4,8 @@ import re
 
 # Lines are compared with this commit, the last before the rule.
 SINCE = "faf786b9fd0e462730cd92f3fe36051d2e523891"
+# The same for check_comments, which came later.
+COMMENTS_SINCE = "a6722b197a5edd33edbfac76c58723d8767750ed"
 
 PROSE = (".md",)
 CODE = (".h", ".cc", ".c", ".cu", ".ts", ".py", ".sh")
@@ -20,6 +22,8 @@ INSTEAD = {
 }
 WORD = re.compile(r"\b(" + "|".join(INSTEAD) + r")\b", re.IGNORECASE)
 BARE = re.compile(r"^(What|Who|One|Where|Whoever|Whatever)\b")
+RIDDLE = re.compile(r"^(What|Who|Where|Whoever|Whatever)\b")
+COMMENT_LINE = re.compile(r"\s*(?://+|\*|#(?!include|define|if|el|end|pragma|!))\s(.*)")
 COMMENT = re.compile(r"(?:^|\s)(?://+|#(?!include|define|if|el|end|pragma|!)|\*)\s(.*)")
 QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\([^)]*\.md[^)]*\)")
 SENTENCE = re.compile(r"(?<=[.:;!?])\s+")
@@ -104,3 +108,29 @@ def check_paragraphs(lines, in_code_block, changed):
             paragraph = []
         if line.strip() and not is_heading(line):
             paragraph.append((number, line))
+
+
+def comment_blocks(lines):
+    """Comments over whole lines, each a list of (line number, text)."""
+    block = []
+    for number, line in enumerate([*lines, ""], 1):
+        comment = COMMENT_LINE.match(line)
+        if comment:
+            block.append((number, comment[1]))
+        elif block:
+            yield block
+            block = []
+
+
+def check_comments(path, text, changed):
+    """(line, what to do) of each comment with a changed line and a sentence that begins with a bare
+    What, Who or Where; questions are none of them."""
+    if path.startswith(SKIPPED) or not path.endswith(CODE):
+        return
+    for block in comment_blocks(text.splitlines()):
+        if not any(number in changed for number, _ in block):
+            continue
+        whole = QUOTED.sub("", " ".join(line.strip() for _, line in block))
+        for each in SENTENCE.split(whole):
+            if RIDDLE.match(each) and not each.endswith("?"):
+                yield block[0][0], f"'{each[:40]}': begin with the thing's name"
