@@ -529,7 +529,7 @@ Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) 
     for (const auto& [gpu, counter] : rows.counters) accounts.add(gpu, counter);
   });
   if (!done.ok()) return done.error();
-  if (killed) resumed_ = begins_->began;
+  if (killed) resumed_ = {.began = begins_->began, .read = {}};
   begins_.reset();
   counted_ = std::max(counted_, ran);
   return {};
@@ -538,17 +538,19 @@ Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) 
 Result<void> UsageStore::resume(const std::string& gpu, std::optional<std::int64_t> counter_mj,
                                 Watts most, WallTime now) {
   if (begins_ && !is_missing(path_)) TRY(add({}, begins_->began, counted_));
-  if (!resumed_) return {};
-  return file_->write([&](SQLite::Database& sqlite) {
+  if (!resumed_ || resumed_->read.contains(gpu)) return {};
+  TRY(file_->write([&](SQLite::Database& sqlite) {
     Accounts accounts{sqlite};
-    const Duration since = now - *resumed_;
+    const Duration since = now - resumed_->began;
     const bool soon = since > Duration::zero() && since <= kMostBetween;
     UsageBoardRow row{usage_bucket(now), gpu, {.lost_ms = soon ? milliseconds(since) : 0}};
     if (counter_mj) row.sums.board_mj = accounts.used_since(gpu, *counter_mj, most, now);
     row.sums.unallocated_mj = row.sums.board_mj;
     accounts.add({.tenants = {}, .boards = {row}});
     accounts.add(gpu, UsageCounter{});
-  });
+  }));
+  resumed_->read.insert(gpu);
+  return {};
 }
 
 Result<void> UsageStore::end() {

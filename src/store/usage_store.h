@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -149,11 +150,17 @@ class UsageStore {
     std::vector<std::string> gpus;
   };
 
+  // Of a run after one that was killed.
+  struct Resumed {
+    WallTime began{};
+    std::set<std::string> read;  // GPUs that have had their first reading
+  };
+
   std::string path_;
   std::unique_ptr<SqliteFile> file_;
-  std::optional<Run> begins_;        // a run that is not stored yet
-  std::optional<WallTime> resumed_;  // start of this run, if the run before was killed
-  Duration counted_{};               // time of this run that is in the time of all runs
+  std::optional<Run> begins_;  // a run that is not stored yet
+  std::optional<Resumed> resumed_;
+  Duration counted_{};  // time of this run that is in the time of all runs
 };
 
 // What buckets that begin in [from, to) hold. Reads only, also while somebody writes. `gpus`: only
