@@ -636,6 +636,21 @@ TEST_F(HttpServerTest, AFloodOfOneKindDoesNotDelayAnother) {
   for (RawCaller& each : flood) EXPECT_EQ(status_in(each.read_until(";")), 200);
 }
 
+// A flood fills the queue of callers, and who comes later waits for all of them.
+TEST_F(HttpServerTest, FewCallersWaitBeforeALateOne) {
+  const UniqueFd listener = *listen_unix(path_, 0600);
+  const sockaddr_un address = *address_of(path_);
+  std::vector<UniqueFd> callers;
+  while (callers.size() < 1000) {
+    UniqueFd caller(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    if (::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      break;
+    callers.push_back(std::move(caller));
+  }
+  EXPECT_GE(callers.size(), 128u);
+  EXPECT_LE(callers.size(), 300u);
+}
+
 TEST_F(HttpServerTest, AUsersFloodDoesNotKeepOthersOut) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become others";
   options_.requests_a_second_of_a_user = 200;
