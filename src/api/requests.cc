@@ -307,7 +307,7 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
         m.command_seen);
   visit(optional_field("others_seen",
                        "a process has worked there that is not below the command, and is another "
-                       "user's or began before the run"),
+                       "user's or did not begin after the run"),
         m.others_seen);
 }
 void visit_fields(FieldsOf<RunView> auto& m, auto&& visit) {

@@ -492,7 +492,7 @@ bool WorkloadTracker::others_work_on(const std::string& gpu, const ProcessId& co
   const auto is_others = [&](const GpuProcessTenant& tenant, const GpuTenants& there) {
     const auto user = user_of(tenant.process, options_.person);
     if (!user || is_helper(tenant, there) || is_below(tenant, command.pid)) return false;
-    const bool began_after = command.started != 0 && tenant.process.started >= command.started;
+    const bool began_after = command.started != 0 && tenant.process.started > command.started;
     return user != command.uid || !began_after;
   };
   return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {

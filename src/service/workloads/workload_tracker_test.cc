@@ -172,6 +172,7 @@ TEST(UsersOfAGpu, OthersAreOfAnotherUserOrBeganBeforeTheCommand) {
   };
   EXPECT_FALSE(others(of_user(1000), 60));
   EXPECT_TRUE(others(of_user(1000), 40));
+  EXPECT_TRUE(others(of_user(1000), 50));  // in the same tick of the clock: it may be either
   EXPECT_TRUE(others(of_user(1001), 60));
   EXPECT_TRUE(others(of_user(0), 60));
   EXPECT_FALSE(others(of_user(0), 40, false));  // a display
