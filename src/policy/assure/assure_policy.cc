@@ -144,12 +144,13 @@ void Assure::take(const Estimate& estimate) {
     watch_.jumps.clear();
     return;
   }
-  const Duration settled = window.counters_settled(options_.settle);
+  const Duration settled =
+      window.counters_settled(options_.settle, counters.interval(), options_.tick);
   const bool counters_settled = estimate.time - held.since >= settled;
   // A window of launches is of its phase from the beginning.
   const bool told = readings_.voice.told;
   if (!counters_settled && !(told && estimate.time - held.clock_since >= settled)) return;
-  if (standing.stands) {
+  if (standing.stands || (!counters.renewed && !readings_.voice.hears)) {
     watch_.jumped = !watch_.mixed && watch_.jumps.add_power(estimate);
     return;
   }
@@ -264,7 +265,8 @@ bool Assure::resume(const Estimate& estimate) {
                                       .now = estimate.time,
                                       .hears = voice.hears,
                                       .awaits_beats = voice.late == Voice::Late::awaited,
-                                      .restless = watch_.restless});
+                                      .restless = watch_.restless,
+                                      .at_highest = script_.stage == Stage::reference});
   if (found == belief_.known.size()) return false;
   belief_.take_up(found, estimate.time);
   chooser_.clear();

@@ -68,7 +68,10 @@ class Assure final : public Policy {
 
   // Stages.
   Decision refer(const Estimate& estimate, const Envelope& envelope);
-  void make_phase(const Estimate& estimate);
+  bool runs_highest(const Estimate& estimate, const Envelope& envelope) const;
+  bool is_void() const;
+  Decision refer_anew(const Estimate& estimate, const Envelope& envelope);
+  void make_phase(const Estimate& estimate, bool proven);
   Decision look(const Estimate& estimate, const Envelope& envelope);
   Decision steady(const Estimate& estimate, const Envelope& envelope);
   Decision recognise(const Estimate& estimate, const Envelope& envelope);

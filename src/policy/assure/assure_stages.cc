@@ -16,7 +16,9 @@ constexpr double kNear = 0.03;          // a clock so little lower is worth no h
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
-constexpr Duration kSafeAfter = std::chrono::seconds(2);       // of work that nothing is known of
+// Another tool may hold a clock for longer; the switch took up to 0.5 s on GPUs that were measured.
+constexpr Duration kHighestComes = std::chrono::seconds(5);
+constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // then a low clock is left
 constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // then old measurements go
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
@@ -85,11 +87,37 @@ bool Assure::refresh_pays(const Estimate& estimate, const Outlook& outlook) {
                                {takes_s, seconds(age) + seconds(kShortestJob)});
 }
 
+// Whether the highest clock runs, or the driver says that the power limit holds it.
+bool Assure::runs_highest(const Estimate& estimate, const Envelope& envelope) const {
+  const bool limited = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  const double highest = options_.position(envelope.highest());
+  return limited || options_.position(readings_.held.clock) < highest + kAtReference;
+}
+
+// A higher clock than the phase's reference ran: what was learned is relative to the wrong one.
+bool Assure::is_void() const {
+  const ReadingBatch& read = readings_.gathered.look;
+  return belief_.phase && read.clock.count() >= kFewest &&
+         belief_.phase->reference.is_voided_by(read.x);
+}
+
+Decision Assure::refer_anew(const Estimate& estimate, const Envelope& envelope) {
+  account_.work->forfeit();
+  account_.pending.add(belief_.phase->spent);
+  belief_.phase.reset();
+  chooser_.clear();
+  readings_.gathered.drop();
+  script_.enter(Stage::reference, estimate.time);
+  return refer(estimate, envelope);
+}
+
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const ReadingBatch& read = readings_.gathered.look;
   const Voice& voice = readings_.voice;
   const SensorWindow& window = readings_.window;
-  const bool there = read.clock.count() >= kFewest;
+  const bool proven = runs_highest(estimate, envelope);
+  const bool waited = estimate.time - script_.since >= kHighestComes;
+  const bool there = read.clock.count() >= kFewest && (proven || waited);
   if (!belief_.phase && there && !watch_.mixed && resume(estimate)) {
     flush();
     script_.stage = Stage::steady;
@@ -107,11 +135,11 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
                {"learning what {0:.0f} MHz gives: {1:.0f} readings",
                 {envelope.highest().value(), static_cast<double>(read.clock.count())}});
   const bool first = !belief_.phase;
-  if (first) make_phase(estimate);
+  if (first) make_phase(estimate, proven);
   belief_.phase->visits.referred += estimate.time - script_.since;
   flush();
   const bool may_look =
-      first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
+      first && proven && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
       may_probe(estimate.time) && account_.saves_up && !belief_.phase->curves.signals.empty() &&
       account_.may_look() &&
       belief_.lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
@@ -119,8 +147,9 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   return may_look ? look(estimate, envelope) : steady(estimate, envelope);
 }
 
-void Assure::make_phase(const Estimate& estimate) {
+void Assure::make_phase(const Estimate& estimate, bool proven) {
   belief_.make(readings_.gathered.look, options_.highest, estimate.work.phase, script_.since);
+  belief_.phase->reference.unproven = !proven;
   chooser_.clear();
   Voice::Late& late = readings_.voice.late;
   if (late == Voice::Late::awaited && !speaks(*belief_.phase)) late = Voice::Late::missed;
@@ -129,6 +158,7 @@ void Assure::make_phase(const Estimate& estimate) {
 }
 
 Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
+  if (is_void()) return refer_anew(estimate, envelope);
   const int count = readings_.gathered.look.clock.count();
   const bool there = count > 0 && readings_.held.clock < options_.highest * 0.99;
   const Duration window = readings_.window.counters;
@@ -150,6 +180,7 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
 }
 
 Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
+  if (is_void()) return refer_anew(estimate, envelope);
   const int count = readings_.gathered.look.clock.count();
   const Duration held_for = estimate.time - readings_.held.since;
   const bool batch = watch_.mixed ? held_for >= kMixedBatch && count >= kFewest

@@ -42,6 +42,7 @@ WorkBelief::WorkBelief(const AssureOptions& options)
 
 void WorkBelief::begin(const std::string& work, const AssureOptions& options) {
   std::erase_if(known, [](const WorkPhase& each) { return speaks(each); });
+  for (WorkPhase& each : known) each.visits.in_job = false;
   unknown = {};
   unknown_recent = {};
   if (!options.leave_out || work == left_out) return;
@@ -108,6 +109,7 @@ void WorkBelief::make(const ReadingBatch& reference, Megahertz highest, const st
   phase = make_phase(reference, highest, priors);
   phase->name = name;
   phase->visits.began = began;
+  phase->visits.in_job = true;
   unknown_recent = {};  // probably it
 }
 
@@ -121,7 +123,7 @@ std::size_t WorkBelief::find_by_name(const std::string& name) const {
 std::size_t WorkBelief::find_by_readings(const ReadingBatch& seen, const PhaseSeen& by) const {
   const auto named = [&](const WorkPhase& each) {
     const bool by_the_same = speaks(each) ? by.hears : !by.awaits_beats;
-    return each.name == by.name && by_the_same;
+    return each.name == by.name && by_the_same && (by.at_highest || each.visits.in_job);
   };
   std::size_t found = known.size();
   double highest = 0;

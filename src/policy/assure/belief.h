@@ -23,6 +23,7 @@ struct PhaseSeen {
   bool hears = false;         // the work says how far it is
   bool awaits_beats = false;  // ... and what counters taught of it is of no use any longer
   bool restless = false;      // phases take turns: one that was doubted may be it all the same
+  bool at_highest = false;    // read there: else phases that this job has not shown do not count
 };
 
 // How a phase is left.

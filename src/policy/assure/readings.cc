@@ -63,8 +63,14 @@ bool SensorWindow::rises(const Estimate& estimate) {
   return true;
 }
 
-Duration SensorWindow::counters_settled(Duration settle) const {
-  return std::min(counters + kAfterWindow, settle);
+Duration SensorWindow::counters_settled(Duration settle, std::optional<Duration> interval,
+                                        double tick) const {
+  if (!interval) return settle;
+  const Duration seen = std::min(counters + kAfterWindow, settle);
+  if (seconds(*interval) <= Renewal::kQuick * tick) return seen;
+  // A renewal shows the time before it: the first one after a whole window is the first of the new
+  // clock. The rise at the job's start took an interval, too, unless the window is longer.
+  return std::max(counters, *interval) + *interval + kAfterWindow;
 }
 Duration SensorWindow::power_settled(Duration settle) const {
   return std::min(power + kAfterWindow, settle);
@@ -136,9 +142,17 @@ void Counters::moved() {
   activity.moved();
 }
 
+std::optional<Duration> Counters::interval() const {
+  return activity.shows() ? activity_renewal.interval() : utilisation_renewal.interval();
+}
+
 Counters::Standing Counters::stand(const Estimate& estimate, bool hears) {
-  (void)utilisation.add(estimate.time, utilisation_of(estimate));
-  (void)activity.add(estimate.time, activity_of(estimate));
+  const SourceReading usage = utilisation_of(estimate), active = activity_of(estimate);
+  (void)utilisation.add(estimate.time, usage);
+  (void)activity.add(estimate.time, active);
+  const bool by_usage = utilisation_renewal.add(estimate.time, usage);
+  const bool by_activity = activity_renewal.add(estimate.time, active);
+  renewed = activity.shows() ? by_activity : by_usage;
   const bool none = utilisation.stands() && (activity.stands() || !activity.shows());
   const bool stands = none && !hears;
   const bool stood_before = std::exchange(stood, stands);

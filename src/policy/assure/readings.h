@@ -9,6 +9,7 @@
 
 #include "core/counter_watch.h"
 #include "policy/assure/assure_options.h"
+#include "policy/assure/renewal.h"
 #include "policy/assure/standstill.h"
 #include "policy/assure/work_phase.h"
 #include "signal/progress_count.h"
@@ -39,7 +40,9 @@ struct SensorWindow {
 
   void begin(Instant now, Duration settle);
   bool rises(const Estimate& estimate);
-  Duration counters_settled(Duration settle) const;
+  // `interval`: from one renewal of the counters to the next; empty: not known, so that it may be
+  // as long as `settle`.
+  Duration counters_settled(Duration settle, std::optional<Duration> interval, double tick) const;
   Duration power_settled(Duration settle) const;
 };
 
@@ -85,10 +88,14 @@ struct Voice {
 struct Counters {
   SignalValues newest;
   Standstill utilisation, activity;
-  bool stood = false;  // at the last tick: no counter showed anything
+  Renewal utilisation_renewal, activity_renewal;  // over all jobs: they are the driver's
+  bool renewed = true;                            // at this tick
+  bool stood = false;                             // at the last tick: no counter showed anything
 
   // The clock or the work is another: what is as before is of before.
   void moved();
+  // From one renewal to the next of the source that is learned from. Empty: not known yet.
+  std::optional<Duration> interval() const;
   // Whether no counter shows anything; `began`: that is so for the first time.
   struct Standing {
     bool stands = false, began = false;

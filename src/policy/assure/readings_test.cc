@@ -36,14 +36,17 @@ TEST(HeldClock, AClockWithinAFewHundredthsIsTheSame) {
 TEST(SensorWindow, IsAsLongAsReadingsRiseAtTheJobsStart) {
   SensorWindow window;
   window.begin(Instant{}, 3s);
-  EXPECT_EQ(window.counters_settled(3s), 3s);
+  EXPECT_EQ(window.counters_settled(3s, 200ms, 0.2), 3s);
   Estimate estimate = reading(200ms, 1500);
   estimate.gpu_utilisation = Fraction(0.3);
   EXPECT_TRUE(window.rises(estimate));
   EXPECT_TRUE(window.rises(reading(600ms, 1500)));
   EXPECT_FALSE(window.rises(reading(800ms, 1500)));
   EXPECT_EQ(window.counters, 600ms);
-  EXPECT_EQ(window.counters_settled(3s), 750ms);
+  EXPECT_EQ(window.counters_settled(3s, 200ms, 0.2), 750ms);
+  EXPECT_EQ(window.counters_settled(3s, std::nullopt, 0.2), 3s);  // it may be as long
+  EXPECT_EQ(window.counters_settled(3s, 1s, 0.2), 2150ms);
+  EXPECT_EQ(window.counters_settled(3s, 2s, 0.2), 4150ms);
 }
 
 ReadingTick tick_of(double memory, double watts) {

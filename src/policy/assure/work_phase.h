@@ -31,11 +31,16 @@ class ReferenceRate {
 struct PhaseReference {
   double x = 0;
   bool capped = false;  // by the power limit
+  // Neither was it the highest clock that ran, nor did the power limit hold it: performance is
+  // bounded by the ratio of clocks alone, whatever the counters say.
+  bool unproven = false;
   double gpu_utilisation = 1, gpu_utilisation_sd = 0;
   ReferenceRate rate;
 
   // Whether the power limit alone might hold the clock at `at` by now.
   bool limit_allows(double at) const;
+  // Whether a clock that ran, at `at`, is above it: then it is no reference.
+  bool is_voided_by(double at) const;
   bool utilisation_fits(const ReadingBatch& look) const;
 };
 
@@ -46,6 +51,7 @@ struct PhaseVisits {
   Duration referred{};             // time spent at the reference, in all
   Instant began{};                 // the present one
   bool returned = false;           // known from before
+  bool in_job = false;             // of the present job, which has shown it at the highest clock
   std::optional<Instant> doubted;  // taken for what it was not
 
   void begin_again(Instant now);
