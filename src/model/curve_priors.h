@@ -44,6 +44,7 @@ struct CurvePriors {
   // That a counter shows too much at low clocks, of what it shows at the highest, beside what the
   // rows tell of: to be allowed for in full.
   double overstated = 0;
+  bool ignore_counters = false;  // they tell nothing of progress
 };
 
 // Of a chip's rows, of all when it has none or none is named; without the application of that name,

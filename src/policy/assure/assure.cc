@@ -1,5 +1,8 @@
 #include "policy/assure/assure.h"
 
+#include <algorithm>
+
+#include "model/curve_priors.h"
 #include "policy/assure/assure_policy.h"
 
 namespace derate {
@@ -7,6 +10,12 @@ namespace {
 
 constexpr const char* kPriors[] = {"own", "all", "V100-SXM2", "A100-SXM4"};
 constexpr const char* kNoYes[] = {"no", "yes"};
+constexpr const char* kTrust[] = {"own", "trusted", "doubted", "ignored"};
+// Of their full value, so much too much at 79 % of the highest clock and below. Applications of the
+// tables need none; kernels of another card of the same chip, and counters that overstate by 1 %,
+// are within the first; counters that follow three quarters of the progress within the second
+// (docs/policies/assure.md).
+constexpr double kTrusted = 0.005, kDoubted = 0.03;
 
 constexpr ParamSpec kAssureParams[] = {
     {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job",
@@ -22,14 +31,24 @@ constexpr ParamSpec kAssureParams[] = {
      "whose measured applications are taken as alike: the chip's own (all where it has none), all, "
      "or one chip's",
      "own", 0, 0, true, kPriors},
+    {"counters", ParamSpec::Type::choice, "",
+     "how far counters are trusted: trusted, doubted, or ignored, so that the clock's ratio alone "
+     "counts; own: trusted where the chip has measured applications, else doubted",
+     "own", 0, 0, true, kTrust},
     {"overstated", ParamSpec::Type::number, "",
      "counters may show so much of their full value too much at low clocks, beside what measured "
-     "applications show",
+     "applications show and what `counters` allows for",
      "0", 0, 0.2},
     {"leave_out", ParamSpec::Type::choice, "",
      "leave the application that runs out of them, by its name: for honest figures", "no", 0, 0,
      true, kNoYes},
 };
+
+bool has_rows(const std::string& chip) {
+  const auto rows = curve_rows();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const CurveRow& row) { return row.chip == chip; });
+}
 
 Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   const auto number = [&](const char* name) { return *setup.params.number(name); };
@@ -38,7 +57,10 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   options.delta = number("delta");
   options.confidence = number("confidence");
   options.tick = number("tick");
-  options.overstated = number("overstated");
+  const std::string trust = kTrust[static_cast<std::size_t>(number("counters"))];
+  const bool trusted = trust == "trusted" || (trust == "own" && has_rows(setup.chip));
+  options.overstated = std::max(number("overstated"), trusted ? kTrusted : kDoubted);
+  options.ignore_counters = trust == "ignored";
   options.settle = from_seconds(number("settle"));
   options.reference = from_seconds(number("reference"));
   const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];

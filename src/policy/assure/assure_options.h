@@ -17,6 +17,7 @@ struct AssureOptions {
   Duration settle{}, reference{};
   std::string prior;  // a chip of the rows; empty: all
   bool leave_out = false;
+  bool ignore_counters = false;
   bool dry_run = false;
   std::string chip;
   ModelCache* models = nullptr;

@@ -113,7 +113,9 @@ void Assure::count_measured() {
   if (!readings_.voice.beat || !speaks_alone || script_.stage == Stage::recognise ||
       phase->reference.capped)
     return;
-  account_.count_measured(*readings_.voice.beat, phase->reference.rate.rate(), belief_.z);
+  Belief at_highest = phase->reference.rate.rate();
+  at_highest.sd = std::hypot(at_highest.sd, phase->curves.moved);
+  account_.count_measured(*readings_.voice.beat, at_highest, belief_.z);
 }
 
 void Assure::follow_clock(const Estimate& estimate) {

@@ -33,7 +33,7 @@ void settle(WorkPhase& phase, bool dry_run, Saving& to) {
 
 WorkBelief::WorkBelief(const AssureOptions& options)
     : z(normal_quantile(options.confidence)), priors(curve_priors(options.prior)) {
-  priors.overstated = options.overstated;
+  allow_for(options);
   if (options.models == nullptr) return;
   for (const PhaseModel& model : options.models->recall(options.chip))
     if (auto one = from_model(model, priors); one && known.size() < kMostPhases)
@@ -48,7 +48,12 @@ void WorkBelief::begin(const std::string& work, const AssureOptions& options) {
   if (!options.leave_out || work == left_out) return;
   left_out = work;
   priors = curve_priors(options.prior, work);
+  allow_for(options);
+}
+
+void WorkBelief::allow_for(const AssureOptions& options) {
   priors.overstated = options.overstated;
+  priors.ignore_counters = options.ignore_counters;
 }
 
 double WorkBelief::lower_bound(double x) const {

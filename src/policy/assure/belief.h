@@ -51,6 +51,8 @@ struct WorkBelief {
 
   explicit WorkBelief(const AssureOptions& options);
 
+  // How far counters are trusted.
+  void allow_for(const AssureOptions& options);
   // A job begins, of that name: beats count in one job's own units.
   void begin(const std::string& work, const AssureOptions& options);
 

@@ -105,9 +105,14 @@ std::optional<LinearBelief> belief_of(const BeliefModel& model, std::size_t size
 void drift(PhaseCurves& curves, Instant time) {
   const Duration since = time - curves.learned_at.value_or(time);
   curves.learned_at = time;
-  const double variance = kCounterWalk * std::clamp(seconds(since), 0.0, 3600.0);
+  const double time_s = std::clamp(seconds(since), 0.0, 3600.0);
+  // A trend goes on: what it may have moved grows with the time, not with its root.
+  const double moved = curves.moved + curves.trend.per_second(time) * time_s;
+  const double of_beats = moved * moved - curves.moved * curves.moved;
+  curves.moved = moved;
   for (std::size_t k = 0; k < curves.signals.size(); ++k) {
-    if (curves.signals[k] == Signal::beat) continue;
+    const double variance = curves.signals[k] == Signal::beat ? of_beats : kCounterWalk * time_s;
+    if (variance <= 0) continue;
     curves.progress.drift(k, variance);
     curves.with_power.drift(k, variance);
     if (curves.corrected) curves.corrected->drift(k, variance);
@@ -122,8 +127,13 @@ double PhaseCurves::strain() const {
   return out;
 }
 
-void PhaseCurves::learn(const ReadingBatch& look, Instant time) {
+void PhaseCurves::learn(const ReadingBatch& look, Instant time, bool at_reference) {
+  const Readings& beats = look.of(Signal::beat);
+  if (look.launched && beats.count() > 0 && beats.mean() > 0)
+    trend.add(time, look.x, std::log(beats.mean()),
+              look.relative_variance(Signal::beat) + look.clock_variance());
   drift(*this, time);
+  if (at_reference && beats.count() > 0) moved = 0;
   for (std::size_t k = 0; k < signals.size(); ++k) {
     const Readings& readings = look.of(signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
@@ -188,6 +198,7 @@ bool PhaseCurves::power_fits(const ReadingBatch& look) const {
 std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
                                         const CurvePriors& priors) {
   if (reference.of(Signal::beat).count() > 0) return {Signal::beat};
+  if (priors.ignore_counters) return {};
   const auto informs = [&](Signal signal) {
     const double least = signal == Signal::memory ? kLeastUtilisation : kLeastShare;
     return share(reference, signal, highest).value_or(0) >= least;

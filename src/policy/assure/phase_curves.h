@@ -8,6 +8,7 @@
 #include "core/model_cache.h"
 #include "model/curve_priors.h"
 #include "model/power_curve.h"
+#include "policy/assure/rate_trend.h"
 #include "policy/assure/reading_batch.h"
 
 namespace derate {
@@ -22,14 +23,17 @@ struct PhaseCurves {
   PowerCurve power;
   ProgressCurve metered;  // as with_power, of all readings of power: the curve of savings
   std::optional<Instant> metered_at, learned_at;
+  RateTrend trend;   // of beats
+  double moved = 0;  // by how much their rate may have moved since it was read at the reference
 
   // The one by which progress is judged.
   const ProgressCurve& assuring() const { return corrected ? *corrected : progress; }
   // The most of any counter (ProgressCurve::strain).
   double strain() const;
 
-  // Adds what was seen. Without effect for signals that the phase does not have.
-  void learn(const ReadingBatch& look, Instant time);
+  // Adds what was seen, at the reference or not. Without effect for signals that the phase does not
+  // have.
+  void learn(const ReadingBatch& look, Instant time, bool at_reference);
   // Adds a mean of the power at x, read until `time`, to the curve of savings.
   void meter(Instant time, double x, Watts mean, double relative_variance);
   // As after long readings of the counters at x that show what is expected.

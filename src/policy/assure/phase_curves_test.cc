@@ -37,7 +37,7 @@ TEST(PhaseCurves, PowerFitsUntilItIsKnown) {
   twice.of(Signal::power) = {};
   put(twice, Signal::power, 1000);
   EXPECT_TRUE(curves.power_fits(twice));
-  curves.learn(look_at(0, 1), {});
+  curves.learn(look_at(0, 1), {}, true);
   EXPECT_FALSE(curves.power_fits(twice));
   EXPECT_TRUE(curves.power_fits(look_at(0, 1)));
   EXPECT_TRUE(curves.counters_fit(twice));
@@ -45,7 +45,7 @@ TEST(PhaseCurves, PowerFitsUntilItIsKnown) {
 
 TEST(PhaseCurves, LongReadingsOfTheExpectedNarrowAndMoveNothing) {
   PhaseCurves curves = make_curves(look_at(0, 1), Megahertz(1980), curve_priors("H200"));
-  curves.learn(look_at(0, 1), {});
+  curves.learn(look_at(0, 1), {}, true);
   const Belief before = curves.progress.performance(0.3);
   curves.assume_read(0.3);
   const Belief after = curves.progress.performance(0.3);

@@ -39,6 +39,7 @@ void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
   if (tick.power && !tick.heard) of(Signal::power).add(*tick.power);
   capped |= tick.capped;
   may_wait |= tick.may_wait;
+  launched |= tick.launched;
   clock.add(tick.clock);
   x = std::max(0.0, std::log(highest.value() / clock.mean()));
   if (tick.gpu_utilisation) gpu_utilisation.add(*tick.gpu_utilisation);
@@ -46,7 +47,7 @@ void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
 
 void ReadingBatch::clear() {
   for (Readings& readings : signals) readings.clear();
-  capped = may_wait = false;
+  capped = may_wait = launched = false;
   clock.clear();
   power.clear();
   gpu_utilisation.clear();

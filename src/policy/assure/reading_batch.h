@@ -17,6 +17,7 @@ struct ReadingTick {
   bool heard = false;                     // of work that speaks: power tells nothing of progress
   bool capped = false;
   bool may_wait = false;  // for other GPUs: WorkStatus
+  bool launched = false;  // its beats are launches, each of which may stand for other work
 };
 
 struct ReadingBatch {
@@ -25,6 +26,7 @@ struct ReadingBatch {
   Readings clock, gpu_utilisation, power;
   bool capped = false;    // the power limit moved the clock meanwhile
   bool may_wait = false;  // others may have set the rate of some beats
+  bool launched = false;  // some beats are launches
 
   Readings& of(Signal signal) { return signals[static_cast<std::size_t>(signal)]; }
   const Readings& of(Signal signal) const { return signals[static_cast<std::size_t>(signal)]; }

@@ -213,6 +213,7 @@ ReadingTick WorkReadings::tick(const Estimate& estimate, Duration settle, bool o
   if (of_this_phase && *estimate.gpu_utilisation > Fraction(0))
     out.gpu_utilisation = estimate.gpu_utilisation->value();
   out.may_wait = estimate.work.may_wait;
+  out.launched = voice.told;
   out.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
   if (estimate.power && estimate.time - held.since >= window.power_settled(settle))
     out.power = estimate.power->value();

@@ -122,6 +122,8 @@ double WorkPhase::at_worst(double x, double z) const {
 
 double WorkPhase::lower_bound(double x, double z) const {
   if (reference.unproven) return std::min(0.0, -x - kBeyondRatio);
+  if (reference.ignores_counters && !speaks(*this))
+    return std::min(0.0, reference.x - x - kBeyondRatio * (x > reference.x ? 1 : 0));
   const double at_worst = this->at_worst(x, z);
   const Belief belief = performance(x);
   if (!is_plausible(x, belief)) return at_worst;
@@ -156,6 +158,7 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
   WorkPhase out{.curves = make_curves(reference, highest, priors)};
   out.reference.x = reference.x;
   out.reference.capped = reference.capped;
+  out.reference.ignores_counters = priors.ignore_counters;
   const Readings& utilisation = reference.gpu_utilisation;
   if (utilisation.count() > 0) {
     out.reference.gpu_utilisation = utilisation.mean();
@@ -170,11 +173,13 @@ bool speaks(const WorkPhase& phase) {
 }
 
 void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
-  phase.curves.learn(look, time);
+  const double moved = phase.curves.moved;
+  const bool at_reference = look.x < phase.reference.x + kAtReference;
+  phase.curves.learn(look, time, at_reference);
   const Readings& beats = look.of(Signal::beat);
-  if (!speaks(phase) || beats.count() == 0 || beats.mean() <= 0) return;
-  if (look.x >= phase.reference.x + kAtReference) return;
+  if (!speaks(phase) || beats.count() == 0 || beats.mean() <= 0 || !at_reference) return;
   const double variance = look.relative_variance(Signal::beat) + look.clock_variance();
+  phase.reference.rate.widen(moved);
   phase.reference.rate.add(std::log(beats.mean()), std::max(variance, kLeastVariance));
 }
 
@@ -200,6 +205,7 @@ std::optional<WorkPhase> from_model(const PhaseModel& model, const CurvePriors& 
   out.reference.x = model.reference_x;
   out.reference.gpu_utilisation = model.gpu_utilisation;
   out.reference.gpu_utilisation_sd = kUtilisationDrift;
+  out.reference.ignores_counters = priors.ignore_counters;
   out.id = model.id;
   return out;
 }

@@ -20,6 +20,8 @@ inline constexpr double kAtReference = 0.01;
 class ReferenceRate {
  public:
   void add(double log_rate, double variance);
+  // It may have moved by `sd` since.
+  void widen(double sd) { precision_ = 1 / (1 / precision_ + sd * sd); }
   // Its sd is infinite before the first reading.
   Belief rate() const { return {mean_, 1 / std::sqrt(precision_)}; }
 
@@ -34,6 +36,7 @@ struct PhaseReference {
   // Neither was it the highest clock that ran, nor did the power limit hold it: performance is
   // bounded by the ratio of clocks alone, whatever the counters say.
   bool unproven = false;
+  bool ignores_counters = false;  // the same, by the user's choice: CurvePriors
   double gpu_utilisation = 1, gpu_utilisation_sd = 0;
   ReferenceRate rate;
 
