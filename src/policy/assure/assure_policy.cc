@@ -11,7 +11,9 @@ namespace {
 
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 constexpr double kPowerReading = 0.03;                    // relative sd of a few readings' mean
-constexpr int kFewestTold = 2;                            // readings
+// A clock that comes later is held back by another tool, heat or a limit: without this policy, too.
+constexpr Duration kSwitchesIn = std::chrono::seconds(3);
+constexpr int kFewestTold = 2;  // readings
 
 }  // namespace
 
@@ -94,14 +96,24 @@ std::optional<Megahertz> Assure::would_hold(double delta, const Envelope& envelo
                          : will_hold(promised, now);
 }
 
+// Whether the driver has accepted a request for the highest clock, and a lower one runs.
+bool Assure::awaits_highest(const Estimate& estimate) const {
+  const auto near = [&](Megahertz clock) { return options_.position(clock) < kAtReference; };
+  return script_.stage == Stage::reference && near(script_.asked.clock) && estimate.sm_clock &&
+         !near(*estimate.sm_clock) && near(estimate.requested_clock.value_or(Megahertz(0)));
+}
+
 void Assure::keep_account(const Estimate& estimate) {
   account_.take_promise(estimate.work, options_.delta);
   const auto time = script_.time_of_tick(estimate.time);
   if (!time || !estimate.sm_clock) return;
   const double x = options_.position(*estimate.sm_clock);
   const bool known = script_.stage != Stage::recognise && belief_.phase;
-  account_.count(std::exp(known ? belief_.lower_bound(x) : -x), *time);
-  if (script_.asked.probing || script_.stage == Stage::reference) account_.probed += *time;
+  const bool waits = awaits_highest(estimate);
+  const bool by_others = waits && script_.asked_for(estimate.time) > kSwitchesIn;
+  account_.count(by_others ? 1 : std::exp(known ? belief_.lower_bound(x) : -x), *time);
+  const bool probes = script_.asked.probing || script_.stage == Stage::reference;
+  if (probes && !waits) account_.probed += *time;
   belief_.count_work(known, x, seconds(*time), script_.last.value_or(Instant{}));
 }
 
@@ -114,12 +126,16 @@ void Assure::count_measured() {
       phase->reference.capped)
     return;
   Belief at_highest = phase->reference.rate.rate();
-  at_highest.sd = std::hypot(at_highest.sd, phase->curves.moved);
+  at_highest.sd = std::hypot(at_highest.sd, phase->curves.moved(Signal::beat));
   account_.count_measured(*readings_.voice.beat, at_highest, belief_.z);
 }
 
 void Assure::follow_clock(const Estimate& estimate) {
-  const bool ours = estimate.time - script_.asked.at < options_.settle;
+  // The clock that was requested may come late.
+  const Megahertz asked = script_.asked.clock;
+  const bool comes = estimate.sm_clock && asked > Megahertz(0) &&
+                     std::abs(std::log(*estimate.sm_clock / asked)) < kOneClock;
+  const bool ours = estimate.time - script_.asked.at < options_.settle || comes;
   if (!readings_.held.follow(estimate, ours)) return;
   readings_.counters.moved();
   readings_.clear();
@@ -148,7 +164,7 @@ void Assure::take(const Estimate& estimate) {
   }
   const Duration settled =
       window.counters_settled(options_.settle, counters.interval(), options_.tick);
-  const bool counters_settled = estimate.time - held.since >= settled;
+  const bool counters_settled = readings_.counters_show(estimate.time, options_);
   // A window of launches is of its phase from the beginning.
   const bool told = readings_.voice.told;
   if (!counters_settled && !(told && estimate.time - held.clock_since >= settled)) return;

@@ -43,6 +43,7 @@ class Assure final : public Policy {
   // A tick: whether there is work, what it did since the last, and what is read of it.
   bool is_at_work(const Estimate& estimate);
   void begin(const Estimate& estimate);
+  bool awaits_highest(const Estimate& estimate) const;
   void keep_account(const Estimate& estimate);
   void count_spending(const Estimate& estimate, const Envelope& envelope);
   void count_measured();
@@ -72,6 +73,7 @@ class Assure final : public Policy {
   bool is_void() const;
   Decision refer_anew(const Estimate& estimate, const Envelope& envelope);
   void make_phase(const Estimate& estimate, bool proven);
+  bool may_look(const Estimate& estimate, const Envelope& envelope) const;
   Decision look(const Estimate& estimate, const Envelope& envelope);
   Decision steady(const Estimate& estimate, const Envelope& envelope);
   Decision recognise(const Estimate& estimate, const Envelope& envelope);

@@ -17,7 +17,7 @@ constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 // Another tool may hold a clock for longer; the switch took up to 0.5 s on GPUs that were measured.
-constexpr Duration kHighestComes = std::chrono::seconds(5);
+constexpr Duration kHighestComes = std::chrono::seconds(12);
 constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // then a low clock is left
 constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // then old measurements go
@@ -128,8 +128,9 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const bool known = !watch_.mixed && enough(wanted);
   const bool spent = watch_.alarms.size() > 1 &&
                      account_.probed >= account_.budget(estimate.time - window.began, voice.told);
-  const bool over = spent || estimate.time - script_.since >=
-                                 std::max(longest, window.counters + kLeastReference);
+  const bool over =
+      spent || estimate.time - script_.since >=
+                   std::max(longest, readings_.shows_after(options_) + kLeastReference);
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,
                {"learning what {0:.0f} MHz gives: {1:.0f} readings",
@@ -138,13 +139,20 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   if (first) make_phase(estimate, proven);
   belief_.phase->visits.referred += estimate.time - script_.since;
   flush();
-  const bool may_look =
-      first && proven && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
-      may_probe(estimate.time) && account_.saves_up && !belief_.phase->curves.signals.empty() &&
-      account_.may_look() &&
-      belief_.lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
-  script_.enter(may_look ? Stage::look : Stage::steady, estimate.time);
-  return may_look ? look(estimate, envelope) : steady(estimate, envelope);
+  script_.enter(Stage::steady, estimate.time);
+  return steady(estimate, envelope);
+}
+
+// A phase that was not seen at a low clock is looked at there, once: as soon as the account allows
+// for it, and while the highest clock is held, which is when nothing else is known.
+bool Assure::may_look(const Estimate& estimate, const Envelope& envelope) const {
+  const WorkPhase& phase = *belief_.phase;
+  if (phase.visits.looked || phase.visits.returned || phase.reference.unproven) return false;
+  if (script_.asked.clock < envelope.highest()) return false;
+  return !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
+         may_probe(estimate.time) && account_.saves_up && !phase.curves.signals.empty() &&
+         account_.may_look() &&
+         belief_.lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
 }
 
 void Assure::make_phase(const Estimate& estimate, bool proven) {
@@ -161,7 +169,7 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
   if (is_void()) return refer_anew(estimate, envelope);
   const int count = readings_.gathered.look.clock.count();
   const bool there = count > 0 && readings_.held.clock < options_.highest * 0.99;
-  const Duration window = readings_.window.counters;
+  const Duration window = readings_.shows_after(options_);
   const bool over = estimate.time - script_.since >
                     window + std::chrono::milliseconds(1500) + readings_.voice.wait();
   const bool read = count >= kFewest && !readings_.awaits_beat(belief_.phase);
@@ -181,6 +189,12 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
 
 Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   if (is_void()) return refer_anew(estimate, envelope);
+  if (may_look(estimate, envelope)) {
+    if (readings_.gathered.look.clock.count() > 0) flush();
+    belief_.phase->visits.looked = true;
+    script_.enter(Stage::look, estimate.time);
+    return look(estimate, envelope);
+  }
   const int count = readings_.gathered.look.clock.count();
   const Duration held_for = estimate.time - readings_.held.since;
   const bool batch = watch_.mixed ? held_for >= kMixedBatch && count >= kFewest

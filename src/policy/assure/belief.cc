@@ -61,7 +61,7 @@ double WorkBelief::lower_bound(double x) const {
 }
 
 double WorkBelief::of_each_tenant(double lower_bound, double x) const {
-  return tenants > 1 ? std::min(0.0, phase->reference.x - x) : lower_bound;
+  return tenants > 1 ? phase->by_ratio(x) : lower_bound;
 }
 
 std::vector<MixPart> WorkBelief::mix_of_late(Instant now) const {

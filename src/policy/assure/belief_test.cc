@@ -56,7 +56,9 @@ RC_GTEST_PROP(WorkBelief, OneOfSeveralTenantsIsSureOfTheClocksRatioAlone, ()) {
   const double x = *rc::gen::inRange(0, 60) / 100.0;
   const double alone = belief.lower_bound(x);
   belief.tenants = 2;
-  RC_ASSERT(std::abs(belief.lower_bound(x) + x) < 1e-9);
+  RC_ASSERT(std::abs(belief.lower_bound(x) - belief.phase->by_ratio(x)) < 1e-9);
+  RC_ASSERT(belief.lower_bound(x) <= -x + 1e-9);
+  RC_ASSERT(belief.lower_bound(x) >= -x - 0.004 - 1e-9);
   RC_ASSERT(alone >= belief.lower_bound(x) - 1e-9);
 }
 
@@ -101,7 +103,7 @@ TEST(WorkBelief, WorkThatBecomesKnownWasNoSlowerThanTheClock) {
   EXPECT_EQ(belief.unknown_s, 2);
   const auto more = belief.be_known(after_s(12));
   ASSERT_TRUE(more);
-  EXPECT_GE(*more, 0);
+  EXPECT_GE(*more, -2 * 0.004);  // kernels may lose more than the clocks' ratio
   EXPECT_EQ(belief.be_known(after_s(12)), std::nullopt);
 }
 

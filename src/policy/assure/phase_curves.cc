@@ -106,12 +106,13 @@ void drift(PhaseCurves& curves, Instant time) {
   const Duration since = time - curves.learned_at.value_or(time);
   curves.learned_at = time;
   const double time_s = std::clamp(seconds(since), 0.0, 3600.0);
-  // A trend goes on: what it may have moved grows with the time, not with its root.
-  const double moved = curves.moved + curves.trend.per_second(time) * time_s;
-  const double of_beats = moved * moved - curves.moved * curves.moved;
-  curves.moved = moved;
+  curves.movements.resize(curves.signals.size());
   for (std::size_t k = 0; k < curves.signals.size(); ++k) {
-    const double variance = curves.signals[k] == Signal::beat ? of_beats : kCounterWalk * time_s;
+    // A trend goes on: what it may have moved grows with the time, not with its root.
+    auto& [trend, moved] = curves.movements[k];
+    const double before = std::exchange(moved, moved + trend.per_second(time) * time_s);
+    const double walk = curves.signals[k] == Signal::beat ? 0 : kCounterWalk * time_s;
+    const double variance = walk + moved * moved - before * before;
     if (variance <= 0) continue;
     curves.progress.drift(k, variance);
     curves.with_power.drift(k, variance);
@@ -119,7 +120,18 @@ void drift(PhaseCurves& curves, Instant time) {
   }
 }
 
+// Heartbeats stand for equal work: their sender says so.
+bool may_move(Signal signal, const ReadingBatch& look) {
+  return signal != Signal::beat || look.launched;
+}
+
 }  // namespace
+
+double PhaseCurves::moved(Signal signal) const {
+  for (std::size_t k = 0; k < movements.size(); ++k)
+    if (signals[k] == signal) return movements[k].moved;
+  return 0;
+}
 
 double PhaseCurves::strain() const {
   double out = 0;
@@ -128,12 +140,16 @@ double PhaseCurves::strain() const {
 }
 
 void PhaseCurves::learn(const ReadingBatch& look, Instant time, bool at_reference) {
-  const Readings& beats = look.of(Signal::beat);
-  if (look.launched && beats.count() > 0 && beats.mean() > 0)
-    trend.add(time, look.x, std::log(beats.mean()),
-              look.relative_variance(Signal::beat) + look.clock_variance());
+  movements.resize(signals.size());
+  for (std::size_t k = 0; k < signals.size(); ++k) {
+    const Readings& readings = look.of(signals[k]);
+    if (readings.count() == 0 || readings.mean() <= 0 || !may_move(signals[k], look)) continue;
+    movements[k].trend.add(time, look.x, std::log(readings.mean()),
+                           look.relative_variance(signals[k]) + look.clock_variance());
+  }
   drift(*this, time);
-  if (at_reference && beats.count() > 0) moved = 0;
+  for (std::size_t k = 0; k < signals.size(); ++k)
+    if (at_reference && look.of(signals[k]).count() > 0) movements[k].moved = 0;
   for (std::size_t k = 0; k < signals.size(); ++k) {
     const Readings& readings = look.of(signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;

@@ -23,11 +23,18 @@ struct PhaseCurves {
   PowerCurve power;
   ProgressCurve metered;  // as with_power, of all readings of power: the curve of savings
   std::optional<Instant> metered_at, learned_at;
-  RateTrend trend;   // of beats
-  double moved = 0;  // by how much their rate may have moved since it was read at the reference
+  // Of each signal, by how much the log of its level may have moved by itself since it was read at
+  // the reference: beats stand for other work, counters for a gain that wanders.
+  struct Movement {
+    RateTrend trend;
+    double moved = 0;
+  };
+  std::vector<Movement> movements;
 
   // The one by which progress is judged.
   const ProgressCurve& assuring() const { return corrected ? *corrected : progress; }
+  // Movement::moved of that signal; 0 where it is none of them.
+  double moved(Signal signal) const;
   // The most of any counter (ProgressCurve::strain).
   double strain() const;
 

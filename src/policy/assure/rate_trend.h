@@ -14,7 +14,7 @@ class RateTrend {
   // of that.
   void add(Instant time, double x, double log_rate, double variance);
   // So much the log of the rate moves in a second, either way, beyond what noise explains (two
-  // standard deviations). What was seen earlier fades over two minutes.
+  // standard deviations). Earlier trends fade over two minutes.
   double per_second(Instant now) const;
 
  private:

@@ -138,6 +138,8 @@ std::optional<std::string> Voice::leaves(const Estimate& estimate) {
 }
 
 void Counters::moved() {
+  has_moved = true;
+  renewals = 0;
   utilisation.moved();
   activity.moved();
 }
@@ -153,6 +155,7 @@ Counters::Standing Counters::stand(const Estimate& estimate, bool hears) {
   const bool by_usage = utilisation_renewal.add(estimate.time, usage);
   const bool by_activity = activity_renewal.add(estimate.time, active);
   renewed = activity.shows() ? by_activity : by_usage;
+  if (!std::exchange(has_moved, false) && renewed) ++renewals;
   const bool none = utilisation.stands() && (activity.stands() || !activity.shows());
   const bool stands = none && !hears;
   const bool stood_before = std::exchange(stood, stands);
@@ -193,7 +196,8 @@ void WorkReadings::begin(const Estimate& estimate, Duration settle, bool in_its_
   if (!in_its_midst || window.counters <= Duration{}) window.begin(estimate.time, settle);
   gathered.drop();
   meter.last.reset();
-  counters.utilisation = counters.activity = {};
+  counters.utilisation.begin();
+  counters.activity.begin();
   voice.late = Voice::Late::none;
   voice.phase = estimate.work.phase;
 }
@@ -201,6 +205,22 @@ void WorkReadings::begin(const Estimate& estimate, Duration settle, bool in_its_
 void WorkReadings::clear() {
   gathered.drop();
   meter.last.reset();
+}
+
+Duration WorkReadings::shows_after(const AssureOptions& options) const {
+  const auto interval = counters.interval();
+  const bool slow = interval && seconds(*interval) > Renewal::kQuick * options.tick;
+  return slow ? 2 * *interval : window.counters;
+}
+
+// Of two renewals after the change the second one lay behind it, unless the window is longer.
+bool WorkReadings::counters_show(Instant now, const AssureOptions& options) const {
+  const Duration settled =
+      window.counters_settled(options.settle, counters.interval(), options.tick);
+  if (now - held.since >= settled) return true;
+  const auto interval = counters.interval();
+  return interval && seconds(*interval) > Renewal::kQuick * options.tick &&
+         window.counters <= 2 * *interval && counters.renewals >= 2;
 }
 
 ReadingTick WorkReadings::tick(const Estimate& estimate, Duration settle, bool of_this_phase,

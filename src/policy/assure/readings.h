@@ -90,6 +90,8 @@ struct Counters {
   Standstill utilisation, activity;
   Renewal utilisation_renewal, activity_renewal;  // over all jobs: they are the driver's
   bool renewed = true;                            // at this tick
+  bool has_moved = false;                         // ... or since the last
+  int renewals = 0;                               // since the clock or the work moved
   bool stood = false;                             // at the last tick: no counter showed anything
 
   // The clock or the work is another: what is as before is of before.
@@ -138,6 +140,10 @@ struct WorkReadings {
   void begin(const Estimate& estimate, Duration settle, bool in_its_midst);
   // The clock or the work is another.
   void clear();
+  // How long after a change of the clock the counters show it: as long as their window, or two
+  // intervals of those that are renewed seldom.
+  Duration shows_after(const AssureOptions& options) const;
+  bool counters_show(Instant now, const AssureOptions& options) const;
   // The tick's readings. `of_this_phase`: GPU utilisation is of this phase alone; `speaks`: of a
   // phase that says how far it is, whose counters do not count.
   ReadingTick tick(const Estimate& estimate, Duration settle, bool of_this_phase, bool speaks);

@@ -26,6 +26,8 @@ struct Script {
   // begins with the first kernels after that.
   enum class Work { pauses, rests, has_ended, begins, goes_on };
   Work work_at(const Estimate& estimate);
+  // For how long the present clock has been requested.
+  Duration asked_for(Instant now) const { return now - asked.at; }
   // How long no utilisation reading has come; without it, work and idle time look alike.
   Duration unread_for(Instant now);
   void enter(Stage next, Instant now) { stage = next, since = now; }

@@ -1,5 +1,6 @@
 #include "policy/assure/standstill.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace derate {
@@ -11,10 +12,25 @@ constexpr double kRare = 0.001;
 // Work that is bound elsewhere may well show the same integers at two clocks: what has not moved
 // for so long is believed.
 constexpr Duration kBelieved = std::chrono::seconds(8);
+constexpr double kEnd = 0.015;
+
+// A counter at its end shows no noise: work that is bound elsewhere may rest there for ever.
+bool rests_at_ends(const SourceReading& reading) {
+  return std::all_of(reading.begin(), reading.end(), [](const std::optional<double>& each) {
+    return !each || *each <= kEnd || *each >= 1 - kEnd;
+  });
+}
 
 }  // namespace
 
 void Standstill::moved() { before_ = last_; }
+
+void Standstill::begin() {
+  last_.reset();
+  before_.reset();
+  run_ = 0;
+  stands_ = false;
+}
 
 bool Standstill::add(Instant time, const SourceReading& reading) {
   if (reading == SourceReading{}) return stands_;
@@ -22,7 +38,8 @@ bool Standstill::add(Instant time, const SourceReading& reading) {
   run_ = repeats ? run_ + 1 : 0;
   if (!repeats) since_ = time;
   if (!repeats || time - since_ > kBelieved) before_.reset();
-  stands_ = time - since_ <= kBelieved && (before_ || std::pow(repeats_, run_) < kRare);
+  const bool rare = std::pow(repeats_, run_) < kRare;
+  stands_ = time - since_ <= kBelieved ? before_ || rare : rare && !rests_at_ends(reading);
   if (last_ && !stands_) repeats_ += kRemembered * ((repeats ? 1 : 0) - repeats_);
   last_ = reading;
   return stands_;

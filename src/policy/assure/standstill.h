@@ -16,8 +16,12 @@ class Standstill {
  public:
   // The clock, or what the GPU draws, is another now: a reading that is as before is of before.
   void moved();
+  // Other work begins: nothing that was shown before counts, but how often the source repeats
+  // itself.
+  void begin();
   // One reading; an empty one says nothing new. True while the source stands still: it repeats what
-  // it showed before the last move, or has repeated itself for longer than it ever does; for 8 s.
+  // it showed before the last move, for 8 s; or has repeated itself for longer than it ever does,
+  // for 8 s where all of it rests at an end.
   bool add(Instant time, const SourceReading& reading);
   bool stands() const { return stands_; }
   // Whether it has ever shown anything.

@@ -18,7 +18,7 @@ constexpr double kUtilisationApart = 0.1;
 constexpr double kUtilisationFar = 3;  // standard deviations, of a reading that does not fit
 // In logs: so much more than the clock's ratio work may lose. Kernels measured on another V100 lost
 // 0.1 to 0.7 points more (shared/found/promise.md, class F).
-constexpr double kBeyondRatio = 0.004;
+constexpr double kBeyondRatio = 0.004, kBeyondFrom = 0.1;  // ... from so far below on
 constexpr double kOverstatedFrom = 0.21;  // of the clock: so far down a counter errs in full
 // Sd of the log of the clock that the power limit would allow at the reference now: it was read
 // while the chip was colder, and falls by some percent as it warms.
@@ -117,13 +117,18 @@ double WorkPhase::at_worst(double x, double z) const {
   const double sd = std::hypot(reference.gpu_utilisation_sd, kUtilisationError);
   const double busy = std::min(1.0, reference.gpu_utilisation + z * sd);
   const double follows = busy + (1 - busy) * std::min(1.0, z * kIdleFollows);
-  return std::min(0.0, -std::log1p(follows * std::expm1(x - reference.x)));
+  return std::min(0.0, -std::log1p(follows * std::expm1(x - reference.x))) - beyond_ratio(x);
+}
+
+// In logs: so much more than the clocks' ratio work may lose at x.
+double WorkPhase::beyond_ratio(double x) const {
+  const double below = 1 - std::exp(reference.x - x);
+  return kBeyondRatio * std::clamp(below / kBeyondFrom, 0.0, 1.0);
 }
 
 double WorkPhase::lower_bound(double x, double z) const {
   if (reference.unproven) return std::min(0.0, -x - kBeyondRatio);
-  if (reference.ignores_counters && !speaks(*this))
-    return std::min(0.0, reference.x - x - kBeyondRatio * (x > reference.x ? 1 : 0));
+  if (reference.ignores_counters && !speaks(*this)) return by_ratio(x);
   const double at_worst = this->at_worst(x, z);
   const Belief belief = performance(x);
   if (!is_plausible(x, belief)) return at_worst;
@@ -173,7 +178,7 @@ bool speaks(const WorkPhase& phase) {
 }
 
 void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
-  const double moved = phase.curves.moved;
+  const double moved = phase.curves.moved(Signal::beat);
   const bool at_reference = look.x < phase.reference.x + kAtReference;
   phase.curves.learn(look, time, at_reference);
   const Readings& beats = look.of(Signal::beat);

@@ -54,6 +54,7 @@ struct PhaseVisits {
   Duration referred{};             // time spent at the reference, in all
   Instant began{};                 // the present one
   bool returned = false;           // known from before
+  bool looked = false;             // at a low clock, to learn what it costs
   bool in_job = false;             // of the present job, which has shown it at the highest clock
   std::optional<Instant> doubted;  // taken for what it was not
 
@@ -100,10 +101,13 @@ struct WorkPhase {
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
   // clock's own ratio.
   double lower_bound(double x, double z) const;
+  // The same by the ratio of the clocks alone, and what kernels may lose beyond it.
+  double by_ratio(double x) const { return std::min(0.0, reference.x - x) - beyond_ratio(x); }
 
  private:
   bool is_plausible(double x, const Belief& performance) const;
   double at_worst(double x, double z) const;
+  double beyond_ratio(double x) const;
   double overstated(double x) const;
 };
 

@@ -93,7 +93,7 @@ RC_GTEST_PROP(WorkPhaseProperty, TheBoundHasBounds, ()) {
     learn(phase, look_at(at, performance, percent(1, 100), percent(1, 100)), {});
     for (const double x : {0.0, 0.05, 0.2, 0.5}) {
       RC_ASSERT(phase.lower_bound(x, 2.33) <= 0);
-      RC_ASSERT(phase.lower_bound(x, 2.33) >= -x - 1e-12);
+      RC_ASSERT(phase.lower_bound(x, 2.33) >= -x - 0.004 - 1e-12);  // kernels may lose more
     }
   }
 }
