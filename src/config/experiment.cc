@@ -127,32 +127,13 @@ bool fits(const std::string& place, const std::string& key) {
   static const std::set<std::string> kSimulated = {
       "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
       "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
-  static const std::set<std::string> kVirtual = {"workloads.mixes",
-                                                 "workloads.phase_pairs",
-                                                 "workloads.pairs_only",
-                                                 "workloads.launches",
-                                                 "jobs.rounds",
-                                                 "jobs.in_a_row",
-                                                 "jobs.in_step",
-                                                 "stress.gpus",
-                                                 "stress.slow_gpu",
-                                                 "workloads.published",
-                                                 "stress.counter_window_s",
-                                                 "stress.counter_noise_points",
-                                                 "stress.power_window_s",
-                                                 "stress.switch_latency_s",
-                                                 "stress.phase_period_s",
-                                                 "stress.drift_kelvin",
-                                                 "stress.outsider_every_s",
-                                                 "stress.heartbeat_every_s",
-                                                 "stress.counter_gain",
-                                                 "stress.counter_wander",
-                                                 "stress.counter_frozen_s",
-                                                 "stress.counter_frozen_every_s",
-                                                 "stress.memory_bias",
-                                                 "stress.activity_noise"};
+  static const std::set<std::string> kVirtual = {
+      "workloads.mixes",     "workloads.phase_pairs", "workloads.pairs_only", "workloads.launches",
+      "workloads.published", "jobs.rounds",           "jobs.in_a_row",        "jobs.in_step"};
   if (key == "gpus.gpu") return place == "real";
-  if (kVirtual.contains(key)) return place == "virtual";
+  const bool only_virtual =
+      kVirtual.contains(key) || (key.starts_with("stress.") && !kSimulated.contains(key));
+  if (only_virtual) return place == "virtual";
   return place != "real" || !kSimulated.contains(key);
 }
 
@@ -216,6 +197,9 @@ Result<void> check_together(const Experiment& e) {
   if (!e.counter_frozen_every_s.empty() && e.counter_frozen_s.empty())
     return wrong(e, "stress.counter_frozen_every_s",
                  "how often, but not for how long: set counter_frozen_s as well");
+  if (!e.held_at_start.empty() && e.held_at_start_s.empty())
+    return wrong(e, "stress.held_at_start",
+                 "at which clock, but not for how long: set held_at_start_s as well");
   TRY(check_periods(e));
   if (!e.phase_period_s.empty() && e.phase_pairs.empty())
     return wrong(e, "stress.phase_period_s", "a period of no phases: set phase_pairs as well");

@@ -27,7 +27,18 @@ struct ExperimentCommand {
   std::string where;
 };
 
-struct Experiment {
+// Axes of [stress] that concern sensors and clocks. Of each the values to try; empty: as the chip
+// has it.
+struct SensorStress {
+  std::vector<double> counter_window_s, counter_refresh_s, counter_noise_points;
+  std::vector<double> counter_step_points, counter_follows, power_window_s;
+  std::vector<double> counter_gain, counter_wander, counter_frozen_s, counter_frozen_every_s;
+  std::vector<double> memory_bias, activity_noise;
+  std::vector<double> switch_latency_s, rises_late_s, held_at_start_s, held_at_start;
+  std::vector<double> clock_shown_off, clock_step_mhz, beyond_ratio;
+};
+
+struct Experiment : SensorStress {
   std::string name;
   std::string place = "virtual";
   double delta = 0.10;
@@ -45,12 +56,9 @@ struct Experiment {
   int in_a_row = 1, rounds = 1;
   std::string in_step = "no";
 
-  // Of each axis the values to try; empty: as the chip and [jobs] have it.
-  std::vector<double> counter_window_s, counter_noise_points, power_window_s, switch_latency_s;
+  // Of each further axis the values to try; empty: as the chip and [jobs] have it.
   std::vector<double> stress_work_s, stress_idle_s, phase_period_s, drift_kelvin, tenants;
   std::vector<double> outsider_every_s, heartbeat_every_s;
-  std::vector<double> counter_gain, counter_wander, counter_frozen_s, counter_frozen_every_s;
-  std::vector<double> memory_bias, activity_noise;
   std::vector<double> gpus, slow_gpu;
 
   std::vector<ExperimentPolicy> policies;
@@ -79,6 +87,38 @@ void visit_counter_stress(auto& e, auto& visit) {
          e.memory_bias, -0.5, 0.5);
   stress("activity_noise", "", "standard deviation of GPM windows' noise, relative",
          e.activity_noise, 0, 0.5);
+  stress("counter_step_points", "points",
+         "utilisation is rounded to whole steps of so much; chips show whole points",
+         e.counter_step_points, 0.01, 50);
+  stress("counter_follows", "",
+         "memory utilisation, DRAM and pipe activity follow performance by this share: at each "
+         "clock they show their value at the highest clock x (1 - share x loss of performance), "
+         "pipes by their cycles; 1: they fall exactly as performance does; default: as measured",
+         e.counter_follows, 0, 2);
+}
+
+void visit_clock_stress(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("rises_late_s", "s",
+         "a higher clock takes effect after; lower ones as switch_latency_s has it; 0: these, too",
+         e.rises_late_s, 0, 60);
+  stress("held_at_start_s", "s",
+         "for the first so many seconds of each job another tool holds a clock, whatever else is "
+         "requested; then the policy's own request counts",
+         e.held_at_start_s, 0, 3600);
+  stress("held_at_start", "", "that clock, of the highest; default: 0.75", e.held_at_start, 0.05,
+         1);
+  stress("clock_shown_off", "",
+         "below the highest clock the real one is lower than the shown one by this share",
+         e.clock_shown_off, 0, 0.5);
+  stress("clock_step_mhz", "MHz",
+         "the real clock moves in steps of so much down from the highest; the one that was "
+         "requested is shown",
+         e.clock_step_mhz, 1, 1000);
+  stress("beyond_ratio", "",
+         "performance is lower than the work's own by so much of the highest clock's at 79 % of "
+         "that clock and below, in proportion above; counters fall with it",
+         e.beyond_ratio, 0, 0.05);
 }
 
 void visit_steps(auto& e, auto& visit) {
@@ -95,6 +135,10 @@ void visit_stress(auto& e, auto& visit) {
   const Section stress{"stress", visit};
   stress("counter_window_s", "s", "utilisation is the mean of the last", e.counter_window_s, 0.01,
          10);
+  stress("counter_refresh_s", "s",
+         "utilisation is renewed that often, and reads show the last renewal; GPM windows are at "
+         "least as long",
+         e.counter_refresh_s, 0.01, 60);
   stress("counter_noise_points", "points", "standard deviation of the utilisation counters' noise",
          e.counter_noise_points, 0, 50);
   stress("power_window_s", "s", "the power reading is the mean of the last", e.power_window_s, 0.01,
@@ -113,6 +157,7 @@ void visit_stress(auto& e, auto& visit) {
   stress("heartbeat_every_s", "s", "the work says exactly how far it is that often; 0: never",
          e.heartbeat_every_s, 0, 3600);
   visit_counter_stress(e, visit);
+  visit_clock_stress(e, visit);
   visit_steps(e, visit);
 }
 

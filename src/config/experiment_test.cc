@@ -1,6 +1,9 @@
 #include "config/experiment.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include "base/test_page.h"
 
 namespace derate {
 namespace {
@@ -95,11 +98,26 @@ TEST(Experiment, RefusesWhatMakesNoSense) {
             std::string::npos);
   EXPECT_NE(refused(small + "[stress]\ncounter_frozen_every_s = 10\n").find("not for how long"),
             std::string::npos);
+  EXPECT_NE(refused(small + "[stress]\nheld_at_start = 0.5\n").find("not for how long"),
+            std::string::npos);
   EXPECT_NE(refused("[gpus]\nchips = \"H200\"\n[workloads]\nfitted = \"*\"\npairs_only = \"yes\"\n"
                     "[[policy]]\nname = \"geepafs\"\n")
                 .find("no pairs"),
             std::string::npos);
   EXPECT_NE(refused("[[policy]]\nlabel = \"x\"\n").find("without a name"), std::string::npos);
+}
+
+// docs/lab.md has the axes of [stress] as they are declared; DERATE_WRITE_DOCS=1 writes them.
+TEST(Experiment, ThePageHasEveryAxisOfStress) {
+  std::string table = "| key | values | effect |\n|---|---|---|\n";
+  Experiment e;
+  visit_experiment(e, [&](const SettingInfo& info, auto&) {
+    if (info.section != std::string_view("stress")) return;
+    table += fmt::format("| `{}` | {} to {}{}{} | {} |\n", info.key, info.lowest, info.highest,
+                         *info.unit == '\0' ? "" : " ", info.unit, info.summary);
+  });
+  expect_part(std::filesystem::path(DERATE_SOURCE_DIR) / "docs/lab.md", "<!-- stress -->\n",
+              "<!-- end of stress -->\n", table);
 }
 
 }  // namespace

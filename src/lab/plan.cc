@@ -154,7 +154,7 @@ Result<void> add_workloads(Simulation& stage, const Experiment& e, const std::st
   TRY(add_tables(stage, e, "workloads.imported", e.imported, data_folder));
   TRY(add_mixes(stage.workloads, e, c.chip));
   TRY(add_pairs(stage.workloads, e, c));
-  for (Workload& each : stage.workloads) overstate_memory(each, c.memory_bias, c.chip);
+  for (Workload& each : stage.workloads) apply_stress(each, c.work_stress, c.chip);
   for (Workload& each : stage.workloads)
     if (c.gpus) spread(each, *c.gpus);
   if (static_cast<std::size_t>(c.tenants) >= stage.workloads.size())
@@ -376,7 +376,8 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.heartbeat_every = stage.circumstances.heartbeat_every;
   out.in_step = plan.experiment.in_step == "yes";
   out.slow_gpu = stage.circumstances.slow_gpu;
-  out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every};
+  out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every,
+                     stage.circumstances.held};
   return out;
 }
 

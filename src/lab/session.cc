@@ -288,6 +288,9 @@ void Session::begin(const SessionJob& what, Duration work) {
     each.seen = {};
     const bool slow = spec_.slow_gpu > 0 && i > 0 && i + 1 == what.workload->gpus;
     each.part = each.gpu.add(slow ? slower(*what.workload, spec_.slow_gpu) : *what.workload, work);
+    const HeldClock& held = spec_.disturbance.held;
+    if (held.lasts > Duration{})
+      each.gpu.hold(spec_.chip->sm_clocks.back() * held.share, each.gpu.now() + held.lasts);
   }
 }
 

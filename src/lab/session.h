@@ -24,10 +24,17 @@ struct PolicyChoice {
   int run = 1;
 };
 
+// Another tool that holds a clock at the begin of each job, whatever the policy requests.
+struct HeldClock {
+  Duration lasts{};     // zero: never
+  double share = 0.75;  // of the highest clock
+};
+
 // What stands in a job's way besides its GPU and its sensors.
 struct Disturbance {
   double drift_kelvin = 0;    // the air gets that much warmer in ten minutes, and stays
   Duration outsider_every{};  // another tool locks the highest clock; zero: never
+  HeldClock held;
 };
 
 struct SessionJob {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "govern/envelope_rule.h"
 #include "lab/hindsight.h"
@@ -169,6 +171,32 @@ TEST(Session, GpusInStepLoseNoMoreThanOne) {
   const double one = loss(1, 0, false);
   EXPECT_LT(loss(8, 0.05, true), one + 0.01);
   EXPECT_LT(loss(8, 0.05, true), 0.1);
+}
+
+// For the first 5 s of each job the clock is 0.75 of the highest, whoever locks; both policies then
+// have what they request, and are compared with the tool at work.
+TEST(Session, AnotherToolHoldsAClockAtTheBeginOfEachJob) {
+  const Workload work = *find_workload(v100(), "GeMM");
+  SessionSpec spec{.chip = &v100(), .jobs = {{&work}, {&work}}, .work = 20s, .warm_up = 0s};
+  spec.disturbance.held.lasts = 5s;
+  const auto held = std::lower_bound(v100().sm_clocks.begin(), v100().sm_clocks.end(),
+                                     v100().sm_clocks.back() * 0.75);
+  const double slower = work.performance(static_cast<std::size_t>(held - v100().sm_clocks.begin()));
+  for (const std::string name : {"max-freq", "efficient-fix"}) {
+    spec.policy = policy(name);
+    const auto record = run_session(spec);
+    ASSERT_TRUE(record.ok());
+    for (const JobRecord& job : record->jobs) {
+      for (const Tick& tick : job.ticks) {
+        if (tick.time_s > 0.5 && tick.time_s < 4.9) EXPECT_EQ(tick.clock_mhz, held->value());
+        if (tick.time_s > 5.5) EXPECT_NE(tick.clock_mhz, held->value());
+        if (tick.time_s > 5.5 && tick.asked_mhz) EXPECT_EQ(tick.clock_mhz, *tick.asked_mhz);
+      }
+      if (name == "max-freq") {
+        EXPECT_NEAR(seconds(job.time), 20 + 5 * (1 - slower), 0.1);
+      }
+    }
+  }
 }
 
 // A constant clock that runs is the constant clock known beforehand, leakage included.

@@ -10,8 +10,17 @@
 #include "config/experiment.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
+#include "lab/session.h"
 
 namespace derate {
+
+// Changes of a workload's points: of its performance and its counters at each clock.
+struct WorkStress {
+  double beyond_ratio = 0;                // lose_more()
+  std::optional<double> counter_follows;  // follow_progress(); empty: as the workload has it
+  double memory_bias = 0;                 // overstate_memory()
+  double shown_off = 0, step_mhz = 0;     // run_at_real_clocks()
+};
 
 // A session's circumstances, before stress the experiment's own.
 struct Circumstances {
@@ -21,7 +30,8 @@ struct Circumstances {
   double drift_kelvin = 0;
   int tenants = 0;
   Duration outsider_every{}, heartbeat_every{};
-  double memory_bias = 0;
+  WorkStress work_stress;
+  HeldClock held;
   std::optional<int> gpus;  // of each job; empty: as the work has it
   double slow_gpu = 0;
 };
@@ -51,10 +61,31 @@ struct Cell {
 // Every combination of what the experiment names; without any, one cell without stress.
 std::vector<Cell> cells_of(const Experiment& experiment);
 
+// From this share of the highest clock down memory_bias and beyond_ratio are there in full.
+inline constexpr double kBiasFrom = 1207.0 / 1530;
+
 // Has its memory counters overstate by that share of their full value at kBiasFrom of the highest
 // clock and below, and in proportion above.
-inline constexpr double kBiasFrom = 1207.0 / 1530;
 void overstate_memory(Workload& workload, double bias, const SimChip& chip);
+
+// Takes so much of its performance, 1 being that at the highest clock: in full at kBiasFrom of that
+// clock and below, in proportion above. Its memory counters and pipes' activity fall with it; its
+// power stays.
+void lose_more(Workload& workload, double by, const SimChip& chip);
+
+// Has its memory counters and its pipes' activity x clock follow performance by that share: at a
+// clock their value at the highest x (1 - share x loss of performance).
+void follow_progress(Workload& workload, double share, const SimChip& chip);
+
+// The clock at which the chip runs while it shows `shown`: the highest as it is; below it the next
+// step of `step_mhz` from the highest that is not above (0: any), less the share `off`.
+Megahertz real_clock(Megahertz shown, const SimChip& chip, double off, double step_mhz);
+// Has the work do at each shown clock what it does at the real one, linear between the chip's. The
+// GPU without work stays as it is at the shown clock.
+void run_at_real_clocks(Workload& workload, double off, double step_mhz, const SimChip& chip);
+
+// All of these, in the order of WorkStress.
+void apply_stress(Workload& workload, const WorkStress& stress, const SimChip& chip);
 
 Circumstances circumstances(const Experiment& experiment, const SimChip& chip, const Cell& cell);
 

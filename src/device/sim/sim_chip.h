@@ -28,11 +28,13 @@ class ClockCurve {
 };
 
 // A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
-// `noise_points` percent points, independent at each refresh, rounded to integer percent.
+// `noise_points` percent points, independent at each refresh, rounded to whole steps of
+// `step_points` percent points.
 struct CounterSpec {
   Duration refresh{};
   Duration window{};
   double noise_points = 0;
+  double step_points = 1;
 };
 
 // A power reading: every `refresh` the mean of the last `window`, with Gaussian noise of `noise`
@@ -77,9 +79,11 @@ struct SensorSpec {
 };
 
 // Clock-switch latency: lognormal by median and 99th percentile; equal ones are a constant.
+// A clock higher than the one that runs takes exactly `rise`, where that is above zero.
 struct LatencySpec {
   Duration median{};
   Duration p99{};
+  Duration rise{};
 };
 
 struct ThermalSpec {

@@ -56,6 +56,7 @@ std::size_t SimGpu::index_of(Megahertz clock) const {
 
 // Work boosts to the top of what is allowed; without a context the GPU falls to the bottom.
 std::size_t SimGpu::wanted_clock() const {
+  if (switch_.hold) return switch_.hold->clock;
   const std::size_t highest = switch_.application.value_or(chip_.sm_clocks.size() - 1);
   const std::size_t top = switch_.highest.value_or(highest);
   const std::size_t bottom = switch_.lowest.value_or(index_of(chip_.unused_clock));
@@ -66,8 +67,29 @@ void SimGpu::retarget() {
   const std::size_t wanted = wanted_clock();
   if (wanted == switch_.asked) return;
   switch_.asked = wanted;
+  if (chip_.latency.rise > Duration::zero()) {
+    rise_to(wanted);
+    if (wanted >= switch_.granted) return;
+  }
   switch_.at = now_ + from_seconds(lognormal_seconds(chip_.latency, gauss_(random_)));
   switch_.pending = true;
+}
+
+// A clock that is at most what has been requested all the while since some moment counts from
+// there: so that a request which lowers a rise that is under way does not put it off.
+void SimGpu::rise_to(std::size_t wanted) {
+  Instant at = now_ + chip_.latency.rise;
+  switch_.pending = false;
+  for (auto& rises = switch_.rises; !rises.empty() && rises.back().clock >= wanted;) {
+    at = rises.back().at;
+    rises.pop_back();
+  }
+  if (wanted > switch_.granted) switch_.rises.push_back({wanted, at});
+}
+
+void SimGpu::hold(Megahertz clock, Instant until) {
+  switch_.hold = Hold{index_of(clock), until};
+  retarget();
 }
 
 void SimGpu::lock(Megahertz lowest, Megahertz highest) {
@@ -164,6 +186,14 @@ void SimGpu::advance_to(Instant now) {
 }
 
 void SimGpu::apply_pending() {
+  if (switch_.hold && now_ >= switch_.hold->until) {
+    switch_.hold.reset();
+    retarget();
+  }
+  for (auto& rises = switch_.rises; !rises.empty() && rises.front().at <= now_;) {
+    switch_.granted = rises.front().clock;
+    rises.erase(rises.begin());
+  }
   if (!switch_.pending || now_ < switch_.at) return;
   switch_.granted = switch_.asked;
   switch_.pending = false;

@@ -109,6 +109,9 @@ class SimGpu {
   // A lock takes effect after the chip's switch latency.
   void lock(Megahertz lowest, Megahertz highest);
   void unlock();
+  // Another tool's lock of this clock (the chip's own one above, where it is none), which wins over
+  // everything that is requested until then. After it the last of these requests counts again.
+  void hold(Megahertz clock, Instant until);
   // Application clocks: the highest SM clock while nothing is locked. Empty: the chip's own.
   void set_application_clock(std::optional<Megahertz> highest);
   bool locked() const { return switch_.highest.has_value(); }
@@ -163,6 +166,7 @@ class SimGpu {
   std::size_t index_of(Megahertz clock) const;
   std::size_t wanted_clock() const;
   void retarget();
+  void rise_to(std::size_t wanted);
   void step();
   void apply_pending();
   void count_running();
@@ -191,14 +195,25 @@ class SimGpu {
   void publish_counters(const OperatingPoint& point);
   void finish(Tenant& tenant, Instant when, Joules energy);
 
+  // A higher clock that takes effect then.
+  struct Rise {
+    std::size_t clock = 0;
+    Instant at{};
+  };
+  struct Hold {
+    std::size_t clock = 0;
+    Instant until{};
+  };
   // The SM clock that is requested, and when it takes effect.
   struct Switch {
     std::optional<std::size_t> lowest, highest;  // of the lock
     std::optional<std::size_t> application;
-    std::size_t asked = 0;    // requested
-    std::size_t granted = 0;  // ... after the switch latency
+    std::optional<Hold> hold;  // another tool's
+    std::size_t asked = 0;     // requested
+    std::size_t granted = 0;   // ... after the switch latency
     Instant at{};
     bool pending = false;
+    std::vector<Rise> rises;  // ascending in both; only where rises have a latency of their own
   };
   struct Regulator {
     Watts limit{};

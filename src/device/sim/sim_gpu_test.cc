@@ -253,6 +253,51 @@ RC_GTEST_PROP(SimGpuProperty, ALockTakesEffectAfterTheLatencyAndNotBefore, ()) {
   RC_ASSERT(gpu.sm_clock() == chip.sm_clocks[20]);
 }
 
+// The clock is the lowest that was requested in the last `rise`: a lower one counts at once, a
+// higher one when it was there all the while, and another request between two does not put it off.
+RC_GTEST_PROP(SimGpuProperty, AHigherClockTakesEffectAfterItsRise, ()) {
+  constexpr Duration kStep = 10ms;
+  SimChip chip = plain_chip();
+  const int rise = *rc::gen::inRange(1, 40);  // steps
+  chip.latency.rise = rise * kStep;
+  SimGpu gpu(chip, {.step = kStep});
+  gpu.start(steady_work(chip, 100), 0s);
+  run(gpu, 1s);
+  std::vector<std::size_t> requested;  // before each step
+  std::size_t now = chip.sm_clocks.size() - 1;
+  for (int i = 0; i < 300; ++i) {
+    if (*rc::gen::inRange(0, 8) == 0) {
+      now = *rc::gen::inRange<std::size_t>(40, chip.sm_clocks.size());
+      gpu.lock(chip.sm_clocks[now], chip.sm_clocks[now]);
+    }
+    requested.push_back(now);
+    run(gpu, kStep);
+    const auto since = requested.end() - std::min<std::ptrdiff_t>(rise + 1, i + 1);
+    RC_ASSERT(gpu.sm_clock() == chip.sm_clocks[*std::min_element(since, requested.end())]);
+  }
+}
+
+// Another tool's lock wins over those before it and while it lasts; then the last request counts.
+TEST(SimGpu, AClockThatIsHeldIsHeldWhateverIsLocked) {
+  const SimChip chip = plain_chip();
+  const auto& clocks = chip.sm_clocks;
+  SimGpu gpu(chip, {});
+  gpu.start(steady_work(chip, 100), 0s);
+  gpu.lock(clocks[150], clocks[150]);
+  run(gpu, 1s);
+  gpu.hold(clocks[100], gpu.now() + 3s);
+  run(gpu, 100ms);
+  EXPECT_EQ(gpu.sm_clock(), clocks[100]);
+  gpu.lock(clocks[120], clocks[120]);
+  run(gpu, 1s);
+  EXPECT_EQ(gpu.sm_clock(), clocks[100]);
+  gpu.unlock();
+  run(gpu, 1900ms);
+  EXPECT_EQ(gpu.sm_clock(), clocks[100]);
+  run(gpu, 10ms);
+  EXPECT_EQ(gpu.sm_clock(), clocks.back());
+}
+
 // 2,000 draws from a lognormal of median 20 ms and p99 150 ms: sigma = ln(7.5) / 2.326 = 0.866. The
 // sample median's standard error is 1.253 sigma / sqrt(2000) = 2.4 %, 0.5 ms; beyond 150 ms lie
 // 20 +- 4.4 draws. Bounds are four of each, and the step is 1 ms.

@@ -129,7 +129,8 @@ std::optional<Fraction> SimSensors::utilisation(const Counter& counter,
     if (spec_.utilisation.noise_points > 0)
       points += spec_.utilisation.noise_points * gauss(seed_, counter.stream, *renewal);
   }
-  return percent(std::clamp(std::round(points), 0.0, 100.0));
+  const double step = spec_.utilisation.step_points;
+  return percent(std::clamp(std::round(points / step) * step, 0.0, 100.0));
 }
 
 std::optional<Fraction> SimSensors::gpu_utilisation() const {
