@@ -226,8 +226,9 @@ std::string heading(const Plan& plan) {
                        e.commands.size(), e.idle_s, e.repetitions);
   const std::string jobs =
       e.stress_work_s.empty() ? fmt::format("{:.0f} s jobs", e.work_s) : "jobs";
-  const std::string gap =
-      e.stress_idle_s.empty() ? fmt::format(" after {:.0f} s idle", e.idle_s) : "";
+  const std::string gap = e.stress_idle_s.empty() && e.gap_s.empty()
+                              ? fmt::format(" after {:.0f} s idle", e.idle_s)
+                              : "";
   return fmt::format("{}{}, {} repetitions, promise: performance >= {}", jobs, gap, e.repetitions,
                      percent_text(1 - e.delta, 0));
 }

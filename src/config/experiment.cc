@@ -127,9 +127,11 @@ bool fits(const std::string& place, const std::string& key) {
   static const std::set<std::string> kSimulated = {
       "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
       "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
-  static const std::set<std::string> kVirtual = {
-      "workloads.mixes",     "workloads.phase_pairs", "workloads.pairs_only", "workloads.launches",
-      "workloads.published", "jobs.rounds",           "jobs.in_a_row",        "jobs.in_step"};
+  static const std::set<std::string> kVirtual = {"workloads.mixes",      "workloads.phase_pairs",
+                                                 "workloads.pairs_only", "workloads.launches",
+                                                 "workloads.published",  "workloads.change_pairs",
+                                                 "jobs.rounds",          "jobs.in_a_row",
+                                                 "jobs.in_step",         "jobs.in_turn"};
   if (key == "gpus.gpu") return place == "real";
   const bool only_virtual =
       kVirtual.contains(key) || (key.starts_with("stress.") && !kSimulated.contains(key));
@@ -157,19 +159,58 @@ Result<void> check_work(const Experiment& e) {
   if (!real && e.chips.empty())
     return wrong(e, "gpus.chips", "no chips: name at least one, as in chips = [\"V100-SXM2\"]");
   if (!real && e.fitted.empty() && e.mixes.empty() && e.phase_pairs.empty() && e.tables.empty() &&
-      e.imported.empty())
+      e.imported.empty() && e.change_pairs.empty())
     return wrong(e, "workloads.fitted", "no workloads: [workloads] fitted = [\"*\"] takes all");
   return {};
 }
 
 // A job that ends within the first phase is not one of two.
 Result<void> check_periods(const Experiment& e) {
-  double shortest = e.work_s;
+  double shortest = e.stress_work_s.empty() ? e.work_s : e.stress_work_s.front();
   for (const double work : e.stress_work_s) shortest = std::min(shortest, work);
+  for (const double change : e.change_s)
+    if (change > shortest)
+      return wrong(e, "stress.change_s",
+                   fmt::format("{} s: wanted a change that a job of {} s holds", change, shortest));
   for (const double period : e.phase_period_s)
     if (period > shortest)
       return wrong(e, "stress.phase_period_s",
                    fmt::format("{} s: wanted a period that a job of {} s holds", period, shortest));
+  return {};
+}
+
+// An axis that only means something together with another key.
+Result<void> check_needs(const Experiment& e, const std::string& key, bool is_set,
+                         const std::string& needed, bool is_there) {
+  if (!is_set || is_there) return {};
+  return wrong(e, "stress." + key, fmt::format("means nothing alone: set {} as well", needed));
+}
+
+Result<void> check_launches(const Experiment& e) {
+  const bool there = !e.launches.empty();
+  TRY(check_needs(e, "launch_drift", !e.launch_drift.empty(), "[workloads] launches", there));
+  TRY(check_needs(e, "launch_wave", !e.launch_wave.empty(), "[workloads] launches", there));
+  TRY(check_needs(e, "launch_random", !e.launch_random.empty(), "[workloads] launches", there));
+  TRY(check_needs(e, "launch_sorted", !e.launch_sorted.empty(), "[workloads] launches", there));
+  TRY(check_needs(e, "launch_drift_s", !e.launch_drift_s.empty(), "launch_drift",
+                  !e.launch_drift.empty()));
+  return check_needs(e, "launch_wave_s", !e.launch_wave_s.empty(), "launch_wave",
+                     !e.launch_wave.empty());
+}
+
+Result<void> check_jobs(const Experiment& e) {
+  TRY(check_launches(e));
+  TRY(check_needs(e, "phase_spread", !e.phase_spread.empty(), "phase_pairs",
+                  !e.phase_pairs.empty()));
+  TRY(check_needs(e, "change_s", !e.change_s.empty(), "change_pairs", !e.change_pairs.empty()));
+  TRY(check_needs(e, "power_limit_every_s", !e.power_limit_every_s.empty(), "power_limit_w",
+                  !e.power_limit_w.empty()));
+  if (!e.gap_s.empty() && !e.stress_idle_s.empty())
+    return wrong(e, "stress.gap_s", "idle_s is set as well: one of them says when a job begins");
+  const bool on_several =
+      std::any_of(e.gpus.begin(), e.gpus.end(), [](double count) { return count > 1; });
+  if (!e.change_pairs.empty() && on_several)
+    return wrong(e, "stress.gpus", "more than one, but jobs of change_pairs run on one GPU");
   return {};
 }
 
@@ -183,10 +224,13 @@ Result<void> check_together(const Experiment& e) {
   if (!e.tabled.empty() && e.tables.empty())
     return wrong(e, "workloads.tabled", "applications of no tables: set tables as well");
   TRY(check_choice(e, "workloads.pairs_only", e.pairs_only, {"no", "yes"}));
-  if (e.pairs_only == "yes" && e.phase_pairs.empty())
+  if (e.pairs_only == "yes" && e.phase_pairs.empty() && e.change_pairs.empty())
     return wrong(e, "workloads.pairs_only", "no pairs: set phase_pairs as well");
   if (e.phase_pairs.size() == 1)
     return wrong(e, "workloads.phase_pairs", "one workload makes no pair: name at least two");
+  if (e.change_pairs.size() == 1)
+    return wrong(e, "workloads.change_pairs", "one workload makes no pair: name at least two");
+  TRY(check_jobs(e));
   for (const double count : e.tenants)
     if (count != std::floor(count))
       return wrong(e, "stress.tenants", fmt::format("{}: wanted a whole number", count));

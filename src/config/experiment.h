@@ -38,7 +38,18 @@ struct SensorStress {
   std::vector<double> clock_shown_off, clock_step_mhz, beyond_ratio;
 };
 
-struct Experiment : SensorStress {
+// Keys of what jobs do: how they follow each other, how their work changes, what it launches and
+// which power limit it is under. Of each list the values to try; empty: nothing of it.
+struct JobStress {
+  std::vector<std::string> change_pairs;  // of [workloads]
+  int in_turn = 1;                        // of [jobs]
+  std::vector<double> gap_s, change_s, phase_spread;
+  std::vector<double> launch_drift, launch_drift_s, launch_wave, launch_wave_s;
+  std::vector<double> launch_random, launch_sorted;
+  std::vector<double> power_limit_w, power_limit_every_s;
+};
+
+struct Experiment : SensorStress, JobStress {
   std::string name;
   std::string place = "virtual";
   double delta = 0.10;
@@ -121,6 +132,50 @@ void visit_clock_stress(auto& e, auto& visit) {
          e.beyond_ratio, 0, 0.05);
 }
 
+void visit_launch_stress(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("launch_drift", "",
+         "the work in one launch grows by this share over launch_drift_s, and stays; below 0: it "
+         "falls",
+         e.launch_drift, -0.9, 100);
+  stress("launch_drift_s", "s", "over so much of a job's work; default: the job's length",
+         e.launch_drift_s, 0.1, 86400);
+  stress("launch_wave", "", "the work in one launch goes up and down by this share, as a sine",
+         e.launch_wave, 0, 0.9);
+  stress("launch_wave_s", "s", "period of that; default: 60", e.launch_wave_s, 0.1, 3600);
+  stress("launch_random", "",
+         "every 2 s of a job's work one launch stands for another amount of work, uniform within "
+         "this share",
+         e.launch_random, 0, 0.9);
+  stress("launch_sorted", "",
+         "batches sorted by length: the work in one launch grows from 1 - this share to 1 + it "
+         "over an epoch of 60 s, again and again",
+         e.launch_sorted, 0, 0.9);
+}
+
+void visit_job_stress(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("phase_spread", "",
+         "of phase_pairs: the part of a phase's length that is drawn from an exponential "
+         "distribution, anew for each phase; the mean stays. 0: fixed, 1: exponential",
+         e.phase_spread, 0, 1);
+  stress("change_s", "s",
+         "of change_pairs: the first application turns into the second over so much of a job's "
+         "work, in its middle; default: 60",
+         e.change_s, 0, 86400);
+  stress("gap_s", "s",
+         "each job begins exactly so long after the one before has ended, instead of [jobs] "
+         "idle_s, idle_spread_s and up to a second",
+         e.gap_s, 0, 3600);
+  stress("power_limit_w", "W", "power limit, within the chip's; under the baseline, too",
+         e.power_limit_w, 1, 5000);
+  stress("power_limit_every_s", "s",
+         "the power limit is on in the first half of each such period of a job, and the chip's own "
+         "is in the second; 0: always on",
+         e.power_limit_every_s, 0, 3600);
+  visit_launch_stress(e, visit);
+}
+
 void visit_steps(auto& e, auto& visit) {
   const Section stress{"stress", visit};
   stress("gpus", "",
@@ -149,6 +204,7 @@ void visit_stress(auto& e, auto& visit) {
          86400);
   stress("phase_period_s", "s", "of phase_pairs: both phases together take", e.phase_period_s, 0.02,
          3600);
+  visit_job_stress(e, visit);
   stress("drift_kelvin", "K", "the air gets that much warmer in ten minutes", e.drift_kelvin, 0,
          60);
   stress("tenants", "", "jobs that share the GPU with the one judged", e.tenants, 0, 8);
@@ -168,6 +224,9 @@ void visit_jobs(auto& e, auto& visit) {
   jobs("idle_s", "s", "before each job, the policy running", e.idle_s, 0, 86400);
   jobs("idle_spread_s", "s", "up to that much more, drawn for each job", e.idle_spread_s, 0, 3600);
   jobs("in_a_row", "", "each job that often, one after the other", e.in_a_row, 1, 1000);
+  jobs("in_turn", "",
+       "so many workloads take turns where each is run in_a_row; 1: one after the other", e.in_turn,
+       1, 1000);
   jobs("rounds", "",
        "all jobs again that often, each policy begun anew with the models of work that it kept; "
        "\"LABEL run 2\" is a row of its own",
@@ -205,7 +264,11 @@ void visit_experiment(auto& e, auto&& visit) {
             "workloads of which every ordered pair alternates at half duty: applications of tables "
             "or imported, else fitted ones",
             e.phase_pairs);
-  workloads("pairs_only", "", "yes: what the other keys name runs in phase_pairs and not alone",
+  workloads("change_pairs", "",
+            "workloads as in phase_pairs of which every ordered pair is one job: its work turns "
+            "slowly from the first into the second",
+            e.change_pairs);
+  workloads("pairs_only", "", "yes: what the other keys name runs in pairs and not alone",
             e.pairs_only);
   workloads("tables", "", "folder of measured tables, below the data folder or beside this file",
             e.tables);

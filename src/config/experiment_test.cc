@@ -120,5 +120,28 @@ TEST(Experiment, ThePageHasEveryAxisOfStress) {
               "<!-- end of stress -->\n", table);
 }
 
+// A key that changes nothing without another one is refused, and so are two that contradict each
+// other.
+TEST(Experiment, RefusesKeysOfJobsThatMeanNothingAlone) {
+  const std::string small = kSmall;
+  const auto alone = [&](const std::string& line) { return refused(small + "[stress]\n" + line); };
+  EXPECT_EQ(alone("launch_drift = 0.1\n"),
+            "x.toml:8:16: means nothing alone: set [workloads] launches as well");
+  EXPECT_NE(alone("launch_wave_s = 20\n").find("set launch_wave as well"), std::string::npos);
+  EXPECT_NE(alone("phase_spread = 1\n").find("set phase_pairs as well"), std::string::npos);
+  EXPECT_NE(alone("change_s = 60\n").find("set change_pairs as well"), std::string::npos);
+  EXPECT_NE(alone("power_limit_every_s = 9\n").find("set power_limit_w as well"),
+            std::string::npos);
+  EXPECT_NE(alone("gap_s = 0\nidle_s = 5\n").find("idle_s is set as well"), std::string::npos);
+  const std::string pairs =
+      "[gpus]\nchips = \"H200\"\n[[policy]]\nname = \"geepafs\"\n[workloads]\nchange_pairs = ";
+  EXPECT_NE(refused(pairs + "[\"a\"]\n").find("no pair"), std::string::npos);
+  EXPECT_NE(refused(pairs + "[\"a\", \"b\"]\n[stress]\nchange_s = 600\n").find("of 120 s holds"),
+            std::string::npos);
+  EXPECT_NE(refused(pairs + "[\"a\", \"b\"]\n[stress]\ngpus = [1, 2]\n").find("on one GPU"),
+            std::string::npos);
+  EXPECT_TRUE(parse_experiment(pairs + "[\"a\", \"b\"]\n", "x.toml").ok());
+}
+
 }  // namespace
 }  // namespace derate

@@ -187,8 +187,8 @@ void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
   const std::size_t apps = stage.workloads.size();
   for (std::size_t i = 0; i < apps; ++i) {
     const Workload& workload = stage.workloads[i];
-    const auto clocks =
-        fixed_clocks(workload, tenants_of(stage, i), stage.circumstances.chip, stage.envelope);
+    const auto clocks = fixed_clocks(workload, tenants_of(stage, i), stage.circumstances.chip,
+                                     stage.envelope, stage.circumstances.jobs.power_cap);
     out.frontier.resize(clocks.size());
     for (std::size_t at = 0; at < clocks.size(); ++at) {
       out.frontier[at].clock = clocks[at].clock;

@@ -17,9 +17,17 @@ double leakage_at(const ThermalSpec& thermal, double mean_watts) {
   return thermal.leakage.value() * (std::exp(thermal.leakage_per_kelvin * kelvin) - 1);
 }
 
-// One phase at one clock, the GPU shared with the tenants; `leakage` at the lowest voltage.
-Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, const SimChip& chip,
-             double leakage, std::size_t clock) {
+// The GPU, those that share it with the work, and the leakage at the lowest voltage.
+struct Place {
+  std::span<const Workload* const> tenants;
+  const SimChip& chip;
+  PowerCap cap;
+  double leakage = 0;
+};
+
+// One phase at one clock.
+Rate rate_at(const Phase& phase, const Place& place, std::size_t clock) {
+  const auto& [tenants, chip, cap, leakage] = place;
   const double n = 1 + static_cast<double>(tenants.size());
   Rate out{phase.points[clock].rate / n, phase.points[clock].power.value() / n};
   out.watts += leakage * chip.voltage.at(chip.sm_clocks[clock]);
@@ -29,17 +37,23 @@ Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, const
 }
 
 // The power limit holds the clock down to a mixture of two.
-Rate limited(const Phase& phase, std::span<const Workload* const> tenants, const SimChip& chip,
-             double leakage, std::size_t clock) {
-  const double limit = chip.power_limits.factory.value();
-  const Rate here = rate_at(phase, tenants, chip, leakage, clock);
+Rate limited(const Phase& phase, const Place& place, double limit, std::size_t clock) {
+  const Rate here = rate_at(phase, place, clock);
   if (here.watts <= limit) return here;
   std::size_t below = clock;
-  while (below > 0 && rate_at(phase, tenants, chip, leakage, below).watts > limit) --below;
-  const Rate low = rate_at(phase, tenants, chip, leakage, below),
-             high = rate_at(phase, tenants, chip, leakage, below + 1);
+  while (below > 0 && rate_at(phase, place, below).watts > limit) --below;
+  const Rate low = rate_at(phase, place, below), high = rate_at(phase, place, below + 1);
   const double share = std::clamp((limit - low.watts) / (high.watts - low.watts), 0.0, 1.0);
   return {(1 - share) * low.work + share * high.work, limit};
+}
+
+// Under each limit for the part of the time that it holds.
+Rate limited(const Phase& phase, const Place& place, std::size_t clock) {
+  const Watts own = place.chip.power_limits.factory;
+  const Rate first = limited(phase, place, place.cap.at({}, own).value(), clock);
+  if (!place.cap.limit || place.cap.every <= Duration{}) return first;
+  const Rate second = limited(phase, place, own.value(), clock);
+  return {(first.work + second.work) / 2, (first.watts + second.watts) / 2};
 }
 
 Outcome against(const Steady& full, const Steady& here) {
@@ -49,16 +63,16 @@ Outcome against(const Steady& full, const Steady& here) {
 // Seconds and joules, both relative to the highest clock.
 Steady relative(const Outcome& outcome) { return {1 / (1 - outcome.loss), 1 / (1 + outcome.gain)}; }
 
-Steady round_of(const Workload& workload, std::span<const Workload* const> tenants,
-                const SimChip& chip, double leakage, std::size_t clock) {
+Steady round_of(const Workload& workload, const Place& place, std::size_t clock) {
+  const SimChip& chip = place.chip;
   Steady total;
   double work = 0;
   for (const Phase& phase : workload.phases) {
     const double length = phase.work > Duration{} ? seconds(phase.work) : 1;
-    const Rate rate = limited(phase, tenants, chip, leakage, clock);
+    const Rate rate = limited(phase, place, clock);
     const double gap = seconds(phase.gap);
     const double idle = chip.idle_power.at(chip.sm_clocks[clock]) +
-                        leakage * chip.voltage.at(chip.sm_clocks[clock]);
+                        place.leakage * chip.voltage.at(chip.sm_clocks[clock]);
     total.seconds += length / rate.work + gap;
     total.joules += length / rate.work * rate.watts + gap * idle;
     work += length;
@@ -67,28 +81,32 @@ Steady round_of(const Workload& workload, std::span<const Workload* const> tenan
 }
 
 constexpr int kRounds = 12;  // leakage warms by little: this settles to a milliwatt
+constexpr int kStages = 20;  // of work that changes
 
 }  // namespace
 
 Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
-              const SimChip& chip, std::size_t clock) {
-  Steady out = round_of(workload, tenants, chip, 0, clock);
+              const SimChip& chip, std::size_t clock, const PowerCap& cap) {
+  Place place{tenants, chip, cap, 0};
+  Steady out = round_of(workload, place, clock);
   if (workload.tabled) return out;  // power as measured, leakage in it
-  for (int i = 0; i < kRounds; ++i)
-    out = round_of(workload, tenants, chip, leakage_at(chip.thermal, out.joules / out.seconds),
-                   clock);
+  for (int i = 0; i < kRounds; ++i) {
+    place.leakage = leakage_at(chip.thermal, out.joules / out.seconds);
+    out = round_of(workload, place, clock);
+  }
   return out;
 }
 
-std::vector<FixedClock> fixed_clocks(const Workload& workload,
+std::vector<FixedClock> fixed_clocks(const Workload& changing,
                                      std::span<const Workload* const> tenants, const SimChip& chip,
-                                     const Envelope& envelope) {
+                                     const Envelope& envelope, const PowerCap& cap) {
   const auto& clocks = chip.sm_clocks;
-  const Steady full = steady(workload, tenants, chip, clocks.size() - 1);
+  const Workload workload = in_stages(changing, kStages);
+  const Steady full = steady(workload, tenants, chip, clocks.size() - 1, cap);
   std::vector<FixedClock> out;
   for (std::size_t i = 0; i < clocks.size(); ++i)
     if (clocks[i] >= envelope.lowest() && clocks[i] <= envelope.highest())
-      out.push_back({clocks[i], against(full, steady(workload, tenants, chip, i))});
+      out.push_back({clocks[i], against(full, steady(workload, tenants, chip, i, cap))});
   return out;
 }
 

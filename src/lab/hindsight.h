@@ -10,6 +10,7 @@
 
 #include "core/envelope.h"
 #include "device/sim/sim_workload.h"
+#include "lab/power_cap.h"
 
 namespace derate {
 
@@ -29,16 +30,16 @@ struct Steady {
 
 // The workload alone, or sharing the GPU with others by time slices. All its phases, gaps included.
 Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
-              const SimChip& chip, std::size_t clock);
+              const SimChip& chip, std::size_t clock, const PowerCap& cap = {});
 
 // At every clock of the envelope, ascending.
 struct FixedClock {
   Megahertz clock;
   Outcome outcome;
 };
-std::vector<FixedClock> fixed_clocks(const Workload& workload,
+std::vector<FixedClock> fixed_clocks(const Workload& changing,
                                      std::span<const Workload* const> tenants, const SimChip& chip,
-                                     const Envelope& envelope);
+                                     const Envelope& envelope, const PowerCap& cap = {});
 
 // The most efficient of them that loses at most delta.
 FixedClock oracle(std::span<const FixedClock> clocks, double delta);

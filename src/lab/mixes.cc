@@ -104,4 +104,13 @@ Workload phase_pair(const Workload& a, const Workload& b, Duration period) {
   return out;
 }
 
+Workload change_pair(const Workload& a, const Workload& b, Duration work, Duration change) {
+  Workload out = a;
+  out.name = a.name + "->" + b.name;
+  out.source = a.name + " that turns into " + b.name;
+  out.phases = {part(a, work / 2), part(b, work / 2)};
+  out.change = {.begins = (work - change) / 2, .lasts = change};
+  return out;
+}
+
 }  // namespace derate

@@ -28,6 +28,10 @@ Result<Workload> make_mix(const std::string& name, const SimChip& chip);
 // its rounds.
 void spread(Workload& workload, int gpus);
 
+// A for the first part of `work`, then for `change` a mixture that turns into B, then B for as long
+// as A. `change`: at most `work`.
+Workload change_pair(const Workload& a, const Workload& b, Duration work, Duration change);
+
 // A then B at half duty: of each, half a period's worth of work at the highest clock.
 Workload phase_pair(const Workload& a, const Workload& b, Duration period);
 

@@ -68,32 +68,46 @@ Result<void> add_mixes(std::vector<Workload>& out, const Experiment& e, const Si
 
 // Of the stage's own workloads, as those of tables are, else of the chip's fitted ones.
 Result<std::vector<Workload>> parts_of_pairs(const std::vector<Workload>& own, const Experiment& e,
-                                             const SimChip& chip) {
+                                             const std::string& key, const SimChip& chip) {
+  const std::string at = e.place_of("workloads." + key);
   std::vector<Workload> out;
-  for (const std::string& name : e.phase_pairs) {
+  for (const std::string& name : key == "phase_pairs" ? e.phase_pairs : e.change_pairs) {
     const auto found =
         std::find_if(own.begin(), own.end(), [&](const Workload& one) { return one.name == name; });
     if (found != own.end())
       out.push_back(*found);
     else
-      out.push_back(TRY(placed(find_workload(chip, name), e.place_of("workloads.phase_pairs"))));
+      out.push_back(TRY(placed(find_workload(chip, name), at)));
     if (out.back().phases.size() > 1)
-      return Error{Errc::bad_config, fmt::format("{}: '{}' has phases of its own",
-                                                 e.place_of("workloads.phase_pairs"), name)};
+      return Error{Errc::bad_config, fmt::format("{}: '{}' has phases of its own", at, name)};
     if (out.back().tabled != out.front().tabled)
       return Error{Errc::bad_config,
-                   fmt::format("{}: one of '{}' and '{}' is of a table and the other is not",
-                               e.place_of("workloads.phase_pairs"), out.front().name, name)};
+                   fmt::format("{}: one of '{}' and '{}' is of a table and the other is not", at,
+                               out.front().name, name)};
   }
   return out;
 }
 
-Result<void> add_pairs(std::vector<Workload>& out, const Experiment& e, const Circumstances& c) {
-  const std::vector<Workload> parts = TRY(parts_of_pairs(out, e, c.chip));
-  if (e.pairs_only == "yes") out.clear();
+// Every ordered pair of two different ones.
+template <class F>
+void add_ordered(std::vector<Workload>& out, const std::vector<Workload>& parts, F&& pair) {
   for (const Workload& a : parts)
     for (const Workload& b : parts)
-      if (a.name != b.name) out.push_back(phase_pair(a, b, c.phase_period));
+      if (a.name != b.name) out.push_back(pair(a, b));
+}
+
+Result<void> add_pairs(std::vector<Workload>& out, const Experiment& e, const Circumstances& c) {
+  const std::vector<Workload> phases = TRY(parts_of_pairs(out, e, "phase_pairs", c.chip));
+  const std::vector<Workload> changes = TRY(parts_of_pairs(out, e, "change_pairs", c.chip));
+  if (e.pairs_only == "yes") out.clear();
+  add_ordered(out, phases, [&](const Workload& a, const Workload& b) {
+    Workload pair = phase_pair(a, b, c.phase_period);
+    pair.spread.share = c.jobs.phase_spread;
+    return pair;
+  });
+  add_ordered(out, changes, [&](const Workload& a, const Workload& b) {
+    return change_pair(a, b, c.work, c.jobs.change);
+  });
   return {};
 }
 
@@ -162,6 +176,16 @@ Result<void> add_workloads(Simulation& stage, const Experiment& e, const std::st
                  fmt::format("{}: {} tenants of {} workloads: wanted fewer",
                              e.place_of("stress.tenants"), c.tenants, stage.workloads.size())};
   return {};
+}
+
+Result<void> check_power_limit(const Experiment& e, const Circumstances& c) {
+  const std::optional<Watts> limit = c.jobs.power_cap.limit;
+  const PowerLimits& allowed = c.chip.power_limits;
+  if (!limit || (*limit >= allowed.lowest && *limit <= allowed.highest)) return {};
+  return Error{Errc::bad_config,
+               fmt::format("{}: {} W: wanted one of {} to {} W, which the {} allows",
+                           e.place_of("stress.power_limit_w"), limit->value(),
+                           allowed.lowest.value(), allowed.highest.value(), c.chip.name)};
 }
 
 // Errors: two are named alike.
@@ -291,6 +315,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
     for (const Cell& cell : cells_of(experiment)) {
       auto envelope = TRY(make_envelope(sim_capability(chip, 0)));
       Simulation simulation{circumstances(experiment, chip, cell), std::move(envelope)};
+      TRY(check_power_limit(experiment, simulation.circumstances));
       TRY(add_workloads(simulation, experiment, data_folder));
       simulation.launches = launches;
       Stage stage{chip.name, cell, {}, {}};
@@ -365,10 +390,14 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.chip = &stage.circumstances.chip;
   out.policy = session_policy(plan, index);
   out.seed = session_seed(plan, index);
-  for (const std::size_t i : session_order(plan, index)) {
+  const std::vector<std::size_t> order = session_order(plan, index);
+  const auto in_turn = static_cast<std::size_t>(plan.experiment.in_turn);
+  for (std::size_t first = 0; first < order.size(); first += in_turn)
     for (int n = 0; n < plan.experiment.in_a_row; ++n)
-      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i), launches_of(stage, i)});
-  }
+      for (std::size_t at = first; at < std::min(first + in_turn, order.size()); ++at) {
+        const std::size_t i = order[at];
+        out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i), launches_of(stage, i)});
+      }
   out.work = stage.circumstances.work;
   out.idle = stage.circumstances.idle;
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);
@@ -376,8 +405,10 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.heartbeat_every = stage.circumstances.heartbeat_every;
   out.in_step = plan.experiment.in_step == "yes";
   out.slow_gpu = stage.circumstances.slow_gpu;
+  out.gap = stage.circumstances.jobs.gap;
+  out.launch_work = stage.circumstances.jobs.launch_work;
   out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every,
-                     stage.circumstances.held};
+                     stage.circumstances.held, stage.circumstances.jobs.power_cap};
   return out;
 }
 

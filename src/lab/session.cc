@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <random>
 
+#include "base/drawn.h"
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
+#include "lab/launch_feed.h"
 #include "lab/models_in_memory.h"
 #include "policy/registry/registry.h"
 #include "signal/launches.h"
@@ -56,31 +58,6 @@ Workload slower(Workload workload, double by) {
   return workload;
 }
 
-// By a job that has done so much: each phase has launched what was done in it. A mix whose last
-// phase never ends has one recording.
-LaunchCounts launched(std::span<const LaunchRecording* const> by_phase, const Workload& workload,
-                      Duration done) {
-  Duration period{};
-  bool ends = true;
-  for (const Phase& phase : workload.phases) {
-    period += phase.work;
-    ends = ends && phase.work > Duration{};
-  }
-  if (workload.phases.size() < 2 || !ends) return launches_after(*by_phase[0], done);
-  LaunchCounts out;
-  const std::int64_t rounds = done / period;
-  Duration rest = done % period;
-  for (std::size_t i = 0; i < workload.phases.size(); ++i) {
-    const Duration work = workload.phases[i].work;
-    const Duration now = std::min(rest, work);
-    rest -= now;
-    for (const auto& [id, count] :
-         launches_after(*by_phase[i % by_phase.size()], rounds * work + now))
-      out[id] += count;
-  }
-  return out;
-}
-
 class Session {
  public:
   explicit Session(const SessionSpec& spec)
@@ -102,7 +79,8 @@ class Session {
     SimGpu gpu;
     SimDevice device;
     std::optional<SimGpu::TenantId> part;  // of a job on several GPUs
-    LaunchPhases phases;                   // of what that launches
+    std::optional<LaunchFeed> launches;    // of that; empty: nothing is seen
+    LaunchPhases phases;                   // of these
     WorkStatus seen;                       // of it
   };
 
@@ -112,11 +90,13 @@ class Session {
   void keep_step();
   void begin(const SessionJob& what, Duration work);
   std::optional<Instant> finished() const;
+  bool runs_to_tick();
   Duration gap();
   void idle_until(Instant arrival);
   JobRecord job(const SessionJob& what, Duration work);
   void tick();
   void disturb();
+  void limit_power();
   void report_work();
   void see_launches(SessionGpu& each, const SimJob& job);
   void add_record(const Record& record, JobRecord& job, Instant started);
@@ -128,10 +108,10 @@ class Session {
   std::optional<ModelsInMemory> models_;  // outlives the governor's policies
   std::optional<Governor> governor_;
   Duration tick_{};
-  Instant next_{}, outsider_at_, beat_at_{};
+  Instant next_{}, outsider_at_, beat_at_{}, job_began_{};
   Duration policy_cpu_{};
   bool probing_ = false;
-  std::vector<const LaunchRecording*> launches_;  // of the job that runs, by phase
+  std::uint64_t job_ = 0;  // its number in a run of all jobs
   std::optional<Record> last_;
   Saving saving_;  // of all GPUs, as the policies estimate it
 };
@@ -172,8 +152,18 @@ void Session::advance_to(Instant time) {
   }
 }
 
-// Jobs come at any time of a tick, and of a policy's cycle.
+// To the next tick, or to the end of the job: false.
+bool Session::runs_to_tick() {
+  for (Instant at = gpu().now() + kStep; at <= next_; at += kStep) {
+    advance_to(at);
+    if (finished()) return false;
+  }
+  return true;
+}
+
+// Without an exact gap jobs come at any time of a tick, and of a policy's cycle.
 Duration Session::gap() {
+  if (spec_.gap) return *spec_.gap;
   std::uniform_real_distribution<double> share(0, 1);
   const double part = share(random_), more = share(random_);
   return spec_.idle + from_seconds(part + seconds(spec_.idle_spread) * more);
@@ -192,13 +182,21 @@ void Session::disturb() {
       each->gpu.lock(spec_.chip->sm_clocks.back(), spec_.chip->sm_clocks.back());
     outsider_at_ += d.outsider_every;
   }
+  limit_power();
+}
+
+void Session::limit_power() {
+  const PowerCap& cap = spec_.disturbance.power_cap;
+  if (!cap.limit) return;
+  const Watts limit = cap.at(clock_.now() - job_began_, spec_.chip->power_limits.factory);
+  for (const auto& each : gpus_) each->gpu.set_power_limit(limit);
 }
 
 // What the daemon would see of it (model/launch_phases.h): while it is known what is done and that
 // its launches count it, a beat in launches; each phase after the first by a name.
 void Session::see_launches(SessionGpu& each, const SimJob& job) {
   const auto state =
-      each.phases.add(each.gpu.now(), launched(launches_, job.workload, from_seconds(job.done)));
+      each.phases.add(each.gpu.now(), each.launches->at(job.workload, from_seconds(job.done)));
   if (!state) {
     if (!each.phases.is_known()) each.seen = {};
     return;
@@ -212,7 +210,7 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
 
 // What the work that runs says of itself, each of its GPUs for its own part.
 void Session::report_work() {
-  if (launches_.empty() && clock_.now() < beat_at_) return;
+  if (!gpus_.front()->launches && clock_.now() < beat_at_) return;
   const bool beats = spec_.heartbeat_every > Duration{};
   if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
@@ -228,7 +226,7 @@ void Session::report_work() {
       }
       if (beats)
         work.progress = Progress{.run = *each.part, .done = job.done, .time = each.gpu.now()};
-      if (!launches_.empty()) {
+      if (each.launches) {
         see_launches(each, job);
         work.progress = each.seen.progress;
         work.phase = each.seen.phase;
@@ -281,13 +279,18 @@ void Session::add_record(const Record& record, JobRecord& job, Instant started) 
 
 void Session::begin(const SessionJob& what, Duration work) {
   beat_at_ = {};
-  launches_ = what.launches;
+  job_began_ = gpu().now();
+  limit_power();
+  const std::uint64_t seed = drawn_bits(spec_.seed, job_++);
   for (int i = 0; i < what.workload->gpus; ++i) {
     SessionGpu& each = *gpus_[static_cast<std::size_t>(i)];
+    if (!what.launches.empty()) each.launches.emplace(what.launches, spec_.launch_work, seed);
     each.phases = LaunchPhases();
     each.seen = {};
     const bool slow = spec_.slow_gpu > 0 && i > 0 && i + 1 == what.workload->gpus;
-    each.part = each.gpu.add(slow ? slower(*what.workload, spec_.slow_gpu) : *what.workload, work);
+    Workload workload = slow ? slower(*what.workload, spec_.slow_gpu) : *what.workload;
+    workload.spread.seed = seed;
+    each.part = each.gpu.add(std::move(workload), work);
     const HeldClock& held = spec_.disturbance.held;
     if (held.lasts > Duration{})
       each.gpu.hold(spec_.chip->sm_clocks.back() * held.share, each.gpu.now() + held.lasts);
@@ -320,6 +323,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   saving_ = {};
   const Instant started = gpu().now(), give_up = started + kPatience * work;
   while (!finished() && clock_.now() < give_up) {
+    if (spec_.gap && !runs_to_tick()) break;
     tick();
     if (last_) add_record(*last_, out, started);
   }
@@ -333,9 +337,9 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
     out.energy += done.energy_at_finish - done.energy_at_start;
     sensed += each->gpu.sensors().energy();
     each->gpu.remove(*std::exchange(each->part, std::nullopt));
+    each->launches.reset();
   }
   beat_at_ = {};
-  launches_.clear();
   out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
   if (saving_.energy > Joules(0)) out.saving = saving_;
@@ -358,6 +362,7 @@ Result<SessionRecord> Session::run() {
       TRY(start_policy());
     }
     out.jobs.clear();
+    job_ = 1;  // each run's jobs are those of the baseline; 0 was the warm-up
     for (const SessionJob& next : spec_.jobs) {
       if (stuck) {
         out.jobs.push_back(

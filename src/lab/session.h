@@ -4,13 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/job_record.h"
 #include "device/replay/launch_recording.h"
+#include "device/replay/launch_work.h"
 #include "device/sim/sim_gpu.h"
 #include "govern/governor.h"
+#include "lab/power_cap.h"
 #include "policy/policy.h"
 
 namespace derate {
@@ -35,6 +38,7 @@ struct Disturbance {
   double drift_kelvin = 0;    // the air gets that much warmer in ten minutes, and stays
   Duration outsider_every{};  // another tool locks the highest clock; zero: never
   HeldClock held;
+  PowerCap power_cap;  // of all GPUs
 };
 
 struct SessionJob {
@@ -52,10 +56,13 @@ struct SessionSpec {
   Duration work = std::chrono::seconds(120);  // of a job: reference seconds
   Duration warm_up = std::chrono::seconds(30);
   Duration idle = std::chrono::seconds(20);
-  Duration idle_spread{};      // up to that much more before each job, and up to one second
+  Duration idle_spread{};  // up to that much more before each job, and up to one second
+  // Instead of these two: each job begins exactly so long after the one before has ended.
+  std::optional<Duration> gap = {};
   Duration heartbeat_every{};  // the work says how far it is; zero: never
   bool in_step = false;        // a job's GPUs are governed as one unit (govern/group)
   double slow_gpu = 0;         // of several GPUs the last is slower by so much, at any clock
+  LaunchWork launch_work;      // of all jobs with launches
   Disturbance disturbance;
   GovernorOptions governor;
   std::uint64_t seed = 1;  // the same seed, the same arrivals and sensor noise

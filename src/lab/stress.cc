@@ -36,6 +36,28 @@ const std::array kAxes{
          [](double v, C& c) { c.idle = from_seconds(v); }},
     Axis{"phase_period_s", "phase period", "s", &Experiment::phase_period_s,
          [](double v, C& c) { c.phase_period = from_seconds(v); }},
+    Axis{"phase_spread", "phase spread", "", &Experiment::phase_spread,
+         [](double v, C& c) { c.jobs.phase_spread = v; }},
+    Axis{"change_s", "change over", "s", &Experiment::change_s,
+         [](double v, C& c) { c.jobs.change = from_seconds(v); }},
+    Axis{"gap_s", "gap", "s", &Experiment::gap_s,
+         [](double v, C& c) { c.jobs.gap = from_seconds(v); }},
+    Axis{"power_limit_w", "power limit", "W", &Experiment::power_limit_w,
+         [](double v, C& c) { c.jobs.power_cap.limit = Watts(v); }},
+    Axis{"power_limit_every_s", "on and off every", "s", &Experiment::power_limit_every_s,
+         [](double v, C& c) { c.jobs.power_cap.every = from_seconds(v); }},
+    Axis{"launch_drift", "work per launch grows by", "", &Experiment::launch_drift,
+         [](double v, C& c) { c.jobs.launch_work.drift = v; }},
+    Axis{"launch_drift_s", "over", "s", &Experiment::launch_drift_s,
+         [](double v, C& c) { c.jobs.launch_drift_over = from_seconds(v); }},
+    Axis{"launch_wave", "work per launch waves by", "", &Experiment::launch_wave,
+         [](double v, C& c) { c.jobs.launch_work.wave = v; }},
+    Axis{"launch_wave_s", "over", "s", &Experiment::launch_wave_s,
+         [](double v, C& c) { c.jobs.launch_work.wave_period = from_seconds(v); }},
+    Axis{"launch_random", "work per launch random within", "", &Experiment::launch_random,
+         [](double v, C& c) { c.jobs.launch_work.random = v; }},
+    Axis{"launch_sorted", "batches sorted, work per launch within", "", &Experiment::launch_sorted,
+         [](double v, C& c) { c.jobs.launch_work.sorted = v; }},
     Axis{"drift_kelvin", "drift", "K", &Experiment::drift_kelvin,
          [](double v, C& c) { c.drift_kelvin = v; }},
     Axis{"tenants", "tenants", "", &Experiment::tenants,
@@ -236,6 +258,8 @@ Circumstances circumstances(const Experiment& experiment, const SimChip& chip, c
                     .work = from_seconds(experiment.work_s),
                     .idle = from_seconds(experiment.idle_s)};
   for (const auto& [axis, value] : cell.values) axis->apply(value, out);
+  out.jobs.launch_work.drift_over = out.jobs.launch_drift_over.value_or(out.work);
+  out.jobs.change = std::min(out.jobs.change, out.work);
   return out;
 }
 

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "config/experiment.h"
+#include "device/replay/launch_work.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
+#include "lab/power_cap.h"
 #include "lab/session.h"
 
 namespace derate {
@@ -22,6 +24,17 @@ struct WorkStress {
   double shown_off = 0, step_mhz = 0;     // run_at_real_clocks()
 };
 
+// Circumstances of the jobs themselves: how they follow each other, how their work changes, what it
+// launches, and under which power limit.
+struct JobCircumstances {
+  LaunchWork launch_work;
+  std::optional<Duration> launch_drift_over;   // empty: the job's length
+  std::optional<Duration> gap;                 // empty: Circumstances::idle and what is added to it
+  double phase_spread = 0;                     // PhaseSpread::share of phase pairs
+  Duration change = std::chrono::seconds(60);  // of change pairs, at most the job's length
+  PowerCap power_cap;
+};
+
 // A session's circumstances, before stress the experiment's own.
 struct Circumstances {
   SimChip chip;
@@ -32,6 +45,7 @@ struct Circumstances {
   Duration outsider_every{}, heartbeat_every{};
   WorkStress work_stress;
   HeldClock held;
+  JobCircumstances jobs;
   std::optional<int> gpus;  // of each job; empty: as the work has it
   double slow_gpu = 0;
 };

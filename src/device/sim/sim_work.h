@@ -37,7 +37,8 @@ class SimWork {
 // Makes the work that a workload describes, which outlives it.
 using MakeSimWork = std::function<std::unique_ptr<SimWork>(const Workload&)>;
 
-// Steps of a job: the workload's phases in turn, round and round, each with its gap.
+// Steps of a job: the workload's phases in turn, round and round, each with its gap; or the change
+// of its first phase into the second.
 std::unique_ptr<SimWork> make_steps(const Workload& workload);
 
 }  // namespace derate

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
+#include <utility>
+#include <vector>
 
 #include "device/sim/sim_gpu.h"
 #include "device/sim/test_sim.h"
@@ -187,6 +190,83 @@ TEST(SimDomains, APackageHasItsPartOfTheWork) {
     return all;
   };
   EXPECT_LT(joules(0.5), joules(1));
+}
+
+// --- phases and changes --------------------------------------------------------------------------
+
+// 100 W and 200 W in turn, 0.3 s of each in the mean.
+Workload short_phases(const SimChip& chip, double spread) {
+  Workload out = steady_work(chip, 100);
+  out.tabled = true;
+  out.phases.push_back(steady_work(chip, 200).phases[0]);
+  for (Phase& phase : out.phases) phase.work = 300ms;
+  out.spread = {.share = spread, .seed = 5};
+  return out;
+}
+
+// How long each phase lasted, to a step of 10 ms.
+std::vector<double> lengths_of_phases(double spread) {
+  const SimChip chip = plain_chip();
+  SimGpu gpu(chip, {});
+  gpu.lock(chip.sm_clocks.back(), chip.sm_clocks.back());
+  gpu.start(short_phases(chip, spread), 0s);
+  std::vector<double> out(1, 0);
+  Watts before = Watts(100);
+  for (Instant at{}; at < Instant(600s);) {
+    gpu.advance_to(at += 10ms);
+    if (std::exchange(before, gpu.power()) != gpu.power()) out.push_back(0);
+    out.back() += 0.01;
+  }
+  return out;
+}
+
+// The mean of 2,000 lengths stays, to three standard errors (3 / sqrt(1000) of it each), in both
+// phases; their standard deviation is the spread.
+TEST(SimWork, PhasesOfSpreadLengthKeepTheirMean) {
+  for (const double spread : {0.0, 0.5, 1.0}) {
+    const std::vector<double> lengths = lengths_of_phases(spread);
+    double sum[2] = {}, squares = 0, count[2] = {};
+    for (std::size_t i = 0; i + 1 < lengths.size(); ++i) {
+      sum[i % 2] += lengths[i];
+      ++count[i % 2];
+      squares += lengths[i] * lengths[i];
+    }
+    const double all = count[0] + count[1], mean = (sum[0] + sum[1]) / all;
+    EXPECT_NEAR(sum[0] / count[0], 0.3, 0.001 + 0.029 * spread);
+    EXPECT_NEAR(sum[1] / count[1], 0.3, 0.001 + 0.029 * spread);
+    EXPECT_NEAR(std::sqrt(std::max(0.0, squares / all - mean * mean)) / mean, spread, 0.08);
+  }
+  const Workload work = short_phases(plain_chip(), 1);
+  EXPECT_NE(phase_length(work, 0), phase_length(work, 2));
+}
+
+// At a held clock the rate, the power and the counters go from those of the one to those of the
+// other on a line over the work; at the highest clock the rate is always 1.
+TEST(SimWork, OneWorkTurnsIntoAnother) {
+  const SimChip chip = plain_chip();
+  Workload work = work_of(chip, phase_of(chip, point_of(1, 250), true));
+  work.tabled = true;
+  OperatingPoint other = point_of(1, 150);
+  other.gpu_utilisation = other.memory_utilisation = Fraction(0.9);
+  for (OperatingPoint& point : work.phases[0].points)
+    point.gpu_utilisation = point.memory_utilisation = Fraction(0.1);
+  work.phases.push_back(phase_of(chip, other));
+  for (Phase& phase : work.phases) phase.work = 20s;
+  work.change = {.begins = 10s, .lasts = 20s};
+  const std::size_t top = chip.sm_clocks.size() - 1, low = top / 2;
+  const double at_low = chip.sm_clocks[low] / chip.sm_clocks[top];
+  for (const std::size_t clock : {top, low}) {
+    const auto steps = make_steps(work);
+    const std::pair<double, double> wanted[] = {{5, 0}, {15, 0.25}, {20, 0.5}, {25, 0.75}, {35, 1}};
+    double done = 0;
+    for (const auto& [until, share] : wanted) {
+      while (done < until) steps->work(0.01, 0.01), done += 0.01;
+      const OperatingPoint& now = steps->at(clock);
+      EXPECT_NEAR(now.rate, clock == top ? 1 : (1 - share) * at_low + share, 0.002);
+      EXPECT_NEAR(now.power.value(), 250 - 100 * share, 0.3);
+      EXPECT_NEAR(now.memory_utilisation->value(), 0.1 + 0.8 * share, 0.002);
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/drawn.h"
 #include "base/suggest.h"
 #include "base/text.h"
 
@@ -355,6 +356,62 @@ Workload make_workload(const WorkloadFit& fit, const SimChip& chip) {
   workload.source = fmt::format("as on the {}: {}", fit.chip, fit.source);
   workload.assumed = true;
   return workload;
+}
+
+double change_share(const WorkChange& change, double done_s) {
+  const double since = done_s - seconds(change.begins);
+  if (since <= 0) return 0;
+  return change.lasts > Duration{} ? std::min(1.0, since / seconds(change.lasts)) : 1;
+}
+
+double phase_length(const Workload& workload, std::uint64_t number) {
+  const double mean = seconds(workload.phases[number % workload.phases.size()].work);
+  const double share = workload.spread.share;
+  if (share == 0 || mean <= 0) return mean;
+  return mean * (1 - share - share * std::log(drawn(workload.spread.seed, number)));
+}
+
+namespace {
+
+std::optional<Fraction> mixed(std::optional<Fraction> a, std::optional<Fraction> b, double share) {
+  if (!a || !b) return std::nullopt;
+  return Fraction((1 - share) * a->value() + share * b->value());
+}
+
+}  // namespace
+
+Phase mixture(const Phase& a, const Phase& b, double share) {
+  Phase out = a;
+  for (std::size_t i = 0; i < out.points.size(); ++i) {
+    const OperatingPoint& other = b.points[i];
+    OperatingPoint& point = out.points[i];
+    point.rate = (1 - share) * point.rate + share * other.rate;
+    point.power = (1 - share) * point.power + share * other.power;
+    point.gpu_utilisation = mixed(point.gpu_utilisation, other.gpu_utilisation, share);
+    point.memory_utilisation = mixed(point.memory_utilisation, other.memory_utilisation, share);
+    for (const auto& [name, member] : activity_shares())
+      point.activity.*member = mixed(point.activity.*member, other.activity.*member, share);
+  }
+  return out;
+}
+
+Workload in_stages(const Workload& workload, int stages) {
+  Workload out = workload;
+  if (!workload.change) return out;
+  out.change.reset();
+  Phase last = out.phases.back();
+  out.phases.pop_back();
+  const Duration half = workload.change->lasts / 2;
+  out.phases.front().work -= half;
+  last.work -= half;
+  for (int i = 0; i < stages; ++i) {
+    out.phases.push_back(
+        mixture(workload.phases.front(), workload.phases.back(), (i + 0.5) / stages));
+    out.phases.back().work = workload.change->lasts / stages;
+  }
+  out.phases.push_back(std::move(last));
+  std::erase_if(out.phases, [](const Phase& phase) { return phase.work <= Duration{}; });
+  return out;
 }
 
 bool shows_counters(const Workload& workload) {

@@ -2,6 +2,7 @@
 // coefficients (data/workloads.csv, built in) or straight from measured tables.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,24 @@ struct Phase {
   double power_drift_per_minute = 0;
 };
 
+// Phases whose length varies: each is drawn anew, and the mean stays.
+struct PhaseSpread {
+  // Of a length, the part that is exponentially distributed, 0..1; so much is the standard
+  // deviation of a length, relative to its mean. 0: all are as long as the phase says.
+  double share = 0;
+  std::uint64_t seed = 0;
+};
+
+// Work that turns slowly into other work: `begins` reference seconds of the first phase, then a
+// mixture whose share of the second grows on a line, over `lasts` reference seconds, then the
+// second for ever. Rate, power and counters of a mixture are the means of both by that share, so
+// that its rate at the highest clock is 1, too.
+struct WorkChange {
+  Duration begins{}, lasts{};
+};
+// The share of the second phase when so much is done (reference seconds).
+double change_share(const WorkChange& change, double done_s);
+
 struct Workload {
   std::string name;
   std::string chip;  // it runs on this chip only
@@ -43,11 +62,23 @@ struct Workload {
   std::vector<Phase> phases;  // in turn, round and round
   // Of a job on several GPUs: each waits after a round of phases for the slowest.
   int gpus = 1;
+  PhaseSpread spread = {};
+  std::optional<WorkChange> change = {};  // between its two phases, instead of turns
 
   // Performance at a clock relative to the highest, in the first phase.
   double performance(std::size_t clock_index) const { return phases[0].points[clock_index].rate; }
   Watts power(std::size_t clock_index) const { return phases[0].points[clock_index].power; }
 };
+
+// Length of a phase in reference seconds, by its number since the work began; 0: it never ends.
+double phase_length(const Workload& workload, std::uint64_t number);
+
+// A phase whose points are `share` of `b`'s and the rest `a`'s. A counter that is not known of both
+// is not known of it.
+Phase mixture(const Phase& a, const Phase& b, double share);
+// The workload with its change in so many stages of one mixture each, as phases; of a workload
+// without a change, a copy.
+Workload in_stages(const Workload& workload, int stages);
 
 // Whether its utilisation is known. Policies that live by counters see nothing of other work: what
 // they do there is chance.
