@@ -1,9 +1,11 @@
-// The catalogue of simulated GPUs: what each chip's silicon does and what its sensors show of it.
-// Every figure has its source; what is assumed is marked so, here and in `derate sim list`.
+// Simulated GPUs: what each chip's silicon does and what its sensors show of it. The catalogue is
+// data/chips/*.toml, whose figures have their sources; what is assumed is marked so there and in
+// `derate sim list`.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,12 +21,11 @@ using ClockPoint = std::pair<double, double>;  // MHz, value
 class ClockCurve {
  public:
   ClockCurve(std::initializer_list<ClockPoint> points) : points_(points) {}
-  template <std::size_t kCount>
-  ClockCurve(const ClockPoint (&points)[kCount]) : points_(points, points + kCount) {}
+  explicit ClockCurve(std::vector<ClockPoint> points) : points_(std::move(points)) {}
   double at(Megahertz clock) const;
 
  private:
-  std::vector<ClockPoint> points_;  // ascending
+  std::vector<ClockPoint> points_;  // ascending; at least one
 };
 
 // A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
@@ -103,26 +104,28 @@ struct MemoryRoof {
 
 // The chip whose workloads this one runs besides its own, because the silicon is the same.
 struct Kin {
-  const char* chip;
+  std::string chip;
   double memory_time = 1;  // how much longer memory takes here: the ratio of the bandwidths
 };
 
 struct Provenance {
-  const char* what;
-  const char* source;
+  std::string what;
+  std::string source;
   bool assumed = false;
 };
 
 struct SimChip {
-  const char* name;     // as in core/chip_facts.h
-  const char* product;  // as NVML would name it
+  std::string name;     // of a product that Derate knows, as in core/chip_facts.h
+  std::string product;  // as NVML would name it
   Architecture architecture;
   std::vector<Megahertz> sm_clocks;  // ascending
   Megahertz memory_clock;
   PowerLimits power_limits;
   bool power_limit_fixed = false;  // the driver lets nobody change it, as on laptops
+  // Not known: 75 % of the highest clock, which a driver would not tell either.
   Megahertz flat_voltage_end;
-  ClockCurve voltage;                     // V(f) / Vmin
+  bool flat_voltage_end_known = true;
+  ClockCurve voltage;                     // V(f) / Vmin; 1 at every clock where it is not known
   ClockCurve idle_power;                  // watts with the clock held and nothing running
   std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
   std::optional<Kin> kin;
@@ -130,10 +133,10 @@ struct SimChip {
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
-  std::span<const Provenance> provenance;
+  std::vector<Provenance> provenance;
 };
 
-// The catalogue.
+// The catalogue. It lives as long as the process.
 std::span<const SimChip> sim_chips();
 
 // By name, letters of any case, or a part of it that fits no other, chips with kin left out where

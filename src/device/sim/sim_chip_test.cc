@@ -103,10 +103,10 @@ TEST(SimChips, EveryFigureHasItsSourceAndWhatIsAssumedSaysSo) {
   for (const SimChip& chip : sim_chips()) {
     bool any_assumed = false;
     for (const Provenance& provenance : chip.provenance) {
-      EXPECT_NE(std::string(provenance.what), "") << chip.name;
-      EXPECT_NE(std::string(provenance.source), "") << chip.name;
+      EXPECT_NE(provenance.what, "") << chip.name;
+      EXPECT_NE(provenance.source, "") << chip.name;
       any_assumed |= provenance.assumed;
-      if (std::string_view(provenance.source).find("assumed") != std::string_view::npos) {
+      if (provenance.source.find("assumed") != std::string::npos) {
         EXPECT_TRUE(provenance.assumed) << chip.name << ": " << provenance.what;
       }
     }
@@ -114,23 +114,22 @@ TEST(SimChips, EveryFigureHasItsSourceAndWhatIsAssumedSaysSo) {
   }
   bool above_marked = false;
   for (const Provenance& provenance : chip_named("H200").provenance)
-    above_marked |=
-        std::string_view(provenance.what) == "voltage above 1410 MHz" && provenance.assumed;
+    above_marked |= provenance.what == "voltage above 1410 MHz" && provenance.assumed;
   EXPECT_TRUE(above_marked);
 }
 
 TEST(FindSimChip, ByNameOrAUniquePartOfItInAnyCase) {
   for (const char* name : {"V100-SXM2", "v100-sxm2", "v100", "V1"})
-    EXPECT_STREQ((*find_sim_chip(name))->name, "V100-SXM2") << name;
-  EXPECT_STREQ((*find_sim_chip("h2"))->name, "H200");
+    EXPECT_EQ((*find_sim_chip(name))->name, "V100-SXM2") << name;
+  EXPECT_EQ((*find_sim_chip("h2"))->name, "H200");
 }
 
 // "v100" meant the SXM2 before the MaxQ came.
 TEST(FindSimChip, OfSeveralTheOneWithoutKinIsMeant) {
-  EXPECT_STREQ((*find_sim_chip("v100"))->name, "V100-SXM2");
-  EXPECT_STREQ((*find_sim_chip("maxq"))->name, "V100-MaxQ");
-  EXPECT_STREQ((*find_sim_chip("h100"))->name, "H100-SXM5");
-  EXPECT_STREQ((*find_sim_chip("4070"))->name, "RTX4070-Laptop");
+  EXPECT_EQ((*find_sim_chip("v100"))->name, "V100-SXM2");
+  EXPECT_EQ((*find_sim_chip("maxq"))->name, "V100-MaxQ");
+  EXPECT_EQ((*find_sim_chip("h100"))->name, "H100-SXM5");
+  EXPECT_EQ((*find_sim_chip("4070"))->name, "RTX4070-Laptop");
 }
 
 TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
@@ -139,7 +138,7 @@ TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
     if (!chip.kin) continue;
     ++kin;
     const SimChip& home = chip_named(chip.kin->chip);
-    EXPECT_STREQ(home.name, chip.kin->chip);
+    EXPECT_EQ(home.name, chip.kin->chip);
     EXPECT_FALSE(home.kin) << chip.name;
     EXPECT_EQ(home.architecture, chip.architecture) << chip.name;
     EXPECT_GE(chip.kin->memory_time, 1) << chip.name;
@@ -167,7 +166,7 @@ TEST(SimChips, ReferenceSensorsAreThoseOfThePublishedReplay) {
     EXPECT_LE(counter.refresh, 10ms);  // the window ends at the reading
     EXPECT_EQ(reference.latency.median, 25ms);
     EXPECT_EQ(reference.latency.p99, 25ms);
-    EXPECT_STREQ(reference.name, chip.name);
+    EXPECT_EQ(reference.name, chip.name);
     EXPECT_EQ(reference.sensors.activity_window, chip.sensors.activity_window);
   }
 }
