@@ -155,6 +155,10 @@ Result<void> check_special_clocks(const ChipFile& c) {
 }
 
 Result<void> check_lower_memory_clocks(const ChipFile& c) {
+  if (c.lower_memory_clocks.size() > kMostLowerMemoryClocks)
+    return wrong(c, "lower_memory_clock",
+                 fmt::format("{} lower memory clocks: allowed are {}", c.lower_memory_clocks.size(),
+                             kMostLowerMemoryClocks));
   double above = *c.clocks.memory_mhz;
   for (const ChipClocks& each : c.lower_memory_clocks) {
     if (*each.memory_mhz >= above)

@@ -102,7 +102,7 @@ struct ChipFile {
 // Largest figures that a file may have: beyond any GPU's.
 inline constexpr double kHighestMegahertz = 20'000, kMostWatts = 10'000, kMostSeconds = 60;
 // An NVML client's table of supported clocks has room for more.
-inline constexpr std::size_t kMostClocks = 1024;
+inline constexpr std::size_t kMostClocks = 1024, kMostLowerMemoryClocks = 4;
 
 // The keys of [clocks] and of a [[lower_memory_clock]].
 void visit_chip_clocks(auto& c, auto&& visit, const char* section) {

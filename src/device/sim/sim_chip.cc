@@ -25,18 +25,28 @@ using std::chrono::milliseconds;
 constexpr Duration kReferenceWindow = milliseconds(167);
 
 PowerSensorSpec power_sensor(const ChipPowerSensor& file) {
-  return {from_seconds(file.refresh_s), from_seconds(file.window_s), Watts(file.noise_w),
-          file.noise_share};
+  return {.refresh = from_seconds(file.refresh_s),
+          .window = from_seconds(file.window_s),
+          .noise = Watts(file.noise_w),
+          .noise_share = file.noise_share,
+          .step = Watts(file.step_w),
+          .lag = from_seconds(file.lag_s)};
 }
 
 SensorSpec sensors_of(const ChipSensors& file) {
   SensorSpec out;
   const auto& utilisation = file.utilisation;
-  out.utilisation = {from_seconds(utilisation.refresh_s), from_seconds(utilisation.window_s),
-                     utilisation.noise_points};
+  out.utilisation = {.refresh = from_seconds(utilisation.refresh_s),
+                     .window = from_seconds(utilisation.window_s),
+                     .noise_points = utilisation.noise_points,
+                     .step_points = utilisation.step_points,
+                     .lag = from_seconds(utilisation.lag_s),
+                     .gpu = file.has("gpu_utilisation"),
+                     .memory = file.has("memory_utilisation")};
   out.usage = power_sensor(file.power_usage);
   if (file.has("power_instant")) out.instant = power_sensor(file.power_instant);
   if (file.has("power_average")) out.average = power_sensor(file.power_average);
+  out.energy_counter = file.has("energy");
   out.energy_refresh = from_seconds(file.energy.refresh_s);
   out.energy_lag = from_seconds(file.energy.lag_s);
   if (file.energy.sight_s) out.energy_sight = from_seconds(*file.energy.sight_s);
@@ -107,6 +117,9 @@ SimChip made_of(const ChipFile& file) {
       .thermal = thermal_of(file),
       .latency = {from_seconds(file.switching.median_s), from_seconds(file.switching.p99_s)},
       .sensors = sensors_of(file.sensors)};
+  for (const ChipClocks& lower : file.lower_memory_clocks)
+    out.lower_memory_clocks.push_back({Megahertz(*lower.memory_mhz), megahertz(sm_clocks(lower))});
+  out.voltage_known = !file.voltage.unknown;
   set_flat_voltage_end(out, file);
   out.unused_clock = file.unused_mhz ? Megahertz(*file.unused_mhz) : out.sm_clocks.front();
   if (const auto& roof = file.memory_roof; roof.full_from_mhz)
@@ -169,6 +182,33 @@ Result<const SimChip*> find_sim_chip(std::string_view name) {
                                             choices(name, "; there are: ", known))};
 }
 
+Result<std::string_view> sim_chip_file(std::string_view name) {
+  const SimChip* chip = TRY(find_sim_chip(name));
+  return kBuiltInChips[2 * (chip - sim_chips().data()) + 1];
+}
+
+Result<SimChip> open_sim_chip(const std::string& name) {
+  if (!is_chip_path(name)) return *TRY(find_sim_chip(name));
+  return parse_sim_chip(TRY(read_file(name)), name);
+}
+
+Result<SimChip> parse_sim_chip(std::string_view toml, std::string_view file) {
+  const ChipFile parsed = TRY(parse_chip_file(toml, file));
+  const std::string& kin = parsed.same_silicon.chip;
+  std::string known;
+  bool found = kin.empty();
+  for (const SimChip& chip : sim_chips()) {
+    if (chip.kin) continue;
+    found = found || chip.name == kin;
+    known += (known.empty() ? "" : ", ") + chip.name;
+  }
+  if (found) return made_of(parsed);
+  return Error{
+      Errc::bad_config,
+      fmt::format("{}: no built-in chip \"{}\" with workloads of its own{}",
+                  parsed.place_of("same_silicon.chip"), kin, choices(kin, "; there are ", known))};
+}
+
 SimChip with_reference_sensors(SimChip chip) {
   chip.sensors.utilisation = {milliseconds(10), kReferenceWindow, 1.0};
   chip.latency = {milliseconds(25), milliseconds(25)};
@@ -181,11 +221,13 @@ Capability sim_capability(const SimChip& chip, int index) {
             fmt::format("00000000:{:02X}:00.0", 0x10 + index), chip.product};
   out.architecture = chip.architecture;
   out.sm_clocks = chip.sm_clocks;
-  out.memory_clocks = {chip.memory_clock};
+  for (const MemoryClock& lower : chip.lower_memory_clocks)
+    out.memory_clocks.insert(out.memory_clocks.begin(), lower.clock);
+  out.memory_clocks.push_back(chip.memory_clock);
   if (!chip.power_limit_fixed) out.power_limits = chip.power_limits;
   out.slowdown_temperature = chip.thermal.slowdown;
   if (chip.flat_voltage_end_known) out.flat_voltage_end = chip.flat_voltage_end;
-  out.energy_counter = true;
+  out.energy_counter = chip.sensors.energy_counter;
   out.instant_power = chip.sensors.instant.has_value();
   out.averaged_power = chip.sensors.average.has_value();
   out.activity_counters = chip.sensors.activity_window.has_value();

@@ -20,29 +20,37 @@ namespace derate {
 using ClockPoint = std::pair<double, double>;  // MHz, value
 class ClockCurve {
  public:
+  ClockCurve() = default;  // 0 at every clock
   ClockCurve(std::initializer_list<ClockPoint> points) : points_(points) {}
   explicit ClockCurve(std::vector<ClockPoint> points) : points_(std::move(points)) {}
   double at(Megahertz clock) const;
 
  private:
-  std::vector<ClockPoint> points_;  // ascending; at least one
+  std::vector<ClockPoint> points_{{0, 0}};  // ascending; at least one
 };
 
 // A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
-// `noise_points` percent points, independent at each refresh, rounded to integer percent.
+// `noise_points` percent points, independent at each refresh, rounded to whole steps of
+// `step_points` percent points.
 struct CounterSpec {
   Duration refresh{};
   Duration window{};
   double noise_points = 0;
+  double step_points = 1;
+  Duration lag{};                  // it shows what was true so long ago
+  bool gpu = true, memory = true;  // which of the two exist
 };
 
 // A power reading: every `refresh` the mean of the last `window`, with Gaussian noise of `noise`
-// and of that share of the reading, together.
+// and of that share of the reading, together; rounded to whole steps of `step`, where there are
+// any.
 struct PowerSensorSpec {
   Duration refresh{};
   Duration window{};
   Watts noise{};
   double noise_share = 0;
+  Watts step{};
+  Duration lag{};  // it shows what was true so long ago
 };
 
 // Counters that stand still: for the first `lasts` of each `every`, from a moment of their own.
@@ -55,6 +63,7 @@ struct SensorSpec {
   PowerSensorSpec usage;                   // nvmlDeviceGetPowerUsage
   std::optional<PowerSensorSpec> instant;  // field 186
   std::optional<PowerSensorSpec> average;  // field 185
+  bool energy_counter = true;              // it exists
   Duration energy_refresh{};
   // The energy counter looks at the power only so long before each refresh and takes it for the
   // whole; empty: it sees all of it.
@@ -114,17 +123,25 @@ struct Provenance {
   bool assumed = false;
 };
 
+// A memory clock, and the SM clocks that a driver lists with it.
+struct MemoryClock {
+  Megahertz clock;
+  std::vector<Megahertz> sm_clocks;  // ascending
+};
+
 struct SimChip {
   std::string name;     // of a product that Derate knows, as in core/chip_facts.h
   std::string product;  // as NVML would name it
   Architecture architecture;
   std::vector<Megahertz> sm_clocks;  // ascending
   Megahertz memory_clock;
+  std::vector<MemoryClock> lower_memory_clocks;  // descending; listed, and never run at
   PowerLimits power_limits;
   bool power_limit_fixed = false;  // the driver lets nobody change it, as on laptops
   // Not known: 75 % of the highest clock, which a driver would not tell either.
   Megahertz flat_voltage_end;
   bool flat_voltage_end_known = true;
+  bool voltage_known = true;
   ClockCurve voltage;                     // V(f) / Vmin; 1 at every clock where it is not known
   ClockCurve idle_power;                  // watts with the clock held and nothing running
   std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
@@ -143,6 +160,14 @@ std::span<const SimChip> sim_chips();
 // several fit: "v100" is the SXM2, not the MaxQ.
 // Errors: not_found, naming the chips there are.
 Result<const SimChip*> find_sim_chip(std::string_view name);
+
+// A chip by find_sim_chip(), or of its file where `name` is a path (docs/chips.md).
+// Errors: not_found, no_permission, io; bad_config naming FILE:LINE:COLUMN.
+Result<SimChip> open_sim_chip(const std::string& name);
+// The file of a chip of the catalogue, as TOML. Errors: those of find_sim_chip().
+Result<std::string_view> sim_chip_file(std::string_view name);
+// open_sim_chip() of a file's text. Errors: bad_config.
+Result<SimChip> parse_sim_chip(std::string_view toml, std::string_view file);
 
 // The sensors that comparisons with the published code's replay assume: integer readings, 1 point
 // of noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's
