@@ -1,6 +1,6 @@
 // An experiment of the lab as plain values: its GPUs, workloads, policies, repetitions and stress,
 // with the one declaration that drives its parsing, defaults, checks, printing and documentation.
-// Names of chips, workloads and policies are checked elsewhere (lab/plan.h).
+// Names of chips and their files, workloads and policies are checked elsewhere (lab/plan.h).
 #pragma once
 
 #include <map>
@@ -248,7 +248,8 @@ void visit_experiment(auto& e, auto&& visit) {
   experiment("repetitions", "", "of every job under every policy", e.repetitions, 1, 1000);
   experiment("seed", "", "of orders, arrivals and simulated noise", e.seed, 0, 1e9);
   const Section gpus{"gpus", visit};
-  gpus("chips", "", "simulated GPUs: see `derate sim list`", e.chips);
+  gpus("chips", "",
+       "simulated GPUs: names (`derate sim list`) or paths to chip files (docs/chips.md)", e.chips);
   gpus("sensors", "",
        "chip (as measured on it) or reference (as comparisons with the published code's replay "
        "assume)",
