@@ -188,12 +188,12 @@ void visit_steps(auto& e, auto& visit) {
 
 void visit_stress(auto& e, auto& visit) {
   const Section stress{"stress", visit};
+  stress("counter_refresh_s", "s",
+         "utilisation is renewed that often, and reads show the last renewal; it and GPM windows "
+         "are the mean of at least as long",
+         e.counter_refresh_s, 0.01, 60);
   stress("counter_window_s", "s", "utilisation is the mean of the last", e.counter_window_s, 0.01,
          10);
-  stress("counter_refresh_s", "s",
-         "utilisation is renewed that often, and reads show the last renewal; GPM windows are at "
-         "least as long",
-         e.counter_refresh_s, 0.01, 60);
   stress("counter_noise_points", "points", "standard deviation of the utilisation counters' noise",
          e.counter_noise_points, 0, 50);
   stress("power_window_s", "s", "the power reading is the mean of the last", e.power_window_s, 0.01,

@@ -12,15 +12,18 @@ namespace {
 using C = Circumstances;
 
 const std::array kAxes{
-    Axis{"counter_window_s", "counter window", "s", &Experiment::counter_window_s,
-         [](double v, C& c) { c.chip.sensors.utilisation.window = from_seconds(v); }},
+    // Before counter_window_s: a window that is named stays.
     Axis{"counter_refresh_s", "counters renewed every", "s", &Experiment::counter_refresh_s,
          [](double v, C& c) {
            SensorSpec& sensors = c.chip.sensors;
-           sensors.utilisation.refresh = from_seconds(v);
+           CounterSpec& counter = sensors.utilisation;
+           counter.refresh = from_seconds(v);
+           counter.window = std::max(counter.window, counter.refresh);
            if (sensors.activity_window)
-             sensors.activity_window = std::max(*sensors.activity_window, from_seconds(v));
+             sensors.activity_window = std::max(*sensors.activity_window, counter.refresh);
          }},
+    Axis{"counter_window_s", "counter window", "s", &Experiment::counter_window_s,
+         [](double v, C& c) { c.chip.sensors.utilisation.window = from_seconds(v); }},
     Axis{"counter_noise_points", "counter noise", "points", &Experiment::counter_noise_points,
          [](double v, C& c) { c.chip.sensors.utilisation.noise_points = v; }},
     Axis{"power_window_s", "power window", "s", &Experiment::power_window_s,
