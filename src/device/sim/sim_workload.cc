@@ -41,8 +41,8 @@ constexpr std::size_t kLargestTable = std::size_t{64} << 20;  // bytes
 constexpr std::size_t kMostRows = 100'000, kMostColumns = 1025, kMostApplications = 1000;
 
 Error too_many(std::string_view file, std::size_t line, const char* what, std::size_t allowed) {
-  return {Errc::bad_data, fmt::format("{}:{}: more than {} {}: allowed are {}", file, line, allowed,
-                                      what, allowed)};
+  return {Errc::bad_data,
+          fmt::format("{}:{}: too many {}: allowed are {}", file, line, what, allowed)};
 }
 
 Result<Csv> parse_csv(std::string_view text, std::string_view file) {
