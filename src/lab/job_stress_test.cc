@@ -153,6 +153,9 @@ TEST_F(JobStress, BatchesAreSortedByLengthInEachEpoch) {
   EXPECT_NEAR(sorted.rate(29, 31), kPerSecond, 60);
   EXPECT_NEAR(sorted.rate(57, 59), kPerSecond / 1.28, 60);
   EXPECT_NEAR(sorted.rate(61, 63), kPerSecond / 0.72, 100);
+  EXPECT_NEAR(launching("launch_sorted = -0.3\n").rate(1, 3), kPerSecond / 1.28, 60);
+  EXPECT_NEAR(launching("launch_wave = -0.1\nlaunch_wave_s = 20\n").rate(1, 9), 1.082 * kPerSecond,
+              60);
 }
 
 // A gap is exact, to the simulator's step; each job is another process, whose launches are counted
