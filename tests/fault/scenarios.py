@@ -133,7 +133,8 @@ add_daemon_stops()
 
 @row("derated.SIGHUP", group=G_SIGNALS, fault="SIGHUP", who="derated", by="worker", limit=2,
      when="new configuration, then a bad one", quick=True, tsan=True,
-     outcome="the new one applies, a bad one changes nothing and is told; given back at the end")
+     outcome="the new one applies, a bad one changes nothing and is reported; given back at the "
+             "end")
 def _(house):
     daemon = house.governing()
     before = house.locked(GOVERNED)
@@ -142,7 +143,8 @@ def _(house):
     house.until(lambda: (house.locked(GOVERNED) or 0) > before, 5, "the new policy's clock")
     house.config_file.write_text(CONFIG + "[nonsense]\n")
     send(daemon.pid, signal.SIGHUP)
-    house.until(lambda: "the old configuration stays" in daemon.text(), 5, "the bad file is told")
+    house.until(lambda: "the old configuration stays" in daemon.text(), 5, "the bad file is "
+                                                                           "reported")
     check(house.watts(CAPPED) == 240, "the reload took GPU 1's policy")
     others_tick(house)
     return stop(house, daemon)
@@ -399,7 +401,7 @@ def add_write_points():
     @row("derated.write.restorer", group=G_POINTS, fault="SIGKILL of the worker and of the "
          "guard's restorer", who="derated", by="`derate restore`", limit=2, quick=True,
          when="just before the restorer's write",
-         outcome="told, the journal is kept; `derate restore` restores")
+         outcome="reported, the journal is kept; `derate restore` restores")
     def _(house):
         daemon = house.governing(capped=False)
         house.fault("--kill-writer", "before", "--at", 1)
@@ -427,7 +429,7 @@ def calls_made(house):
 
 
 @row("derated.files", group=G_POINTS, fault="SIGKILL of the worker", who="derated", by="guard",
-     when="before each call that changes a file, takes a lease or tells the guard", limit=2,
+     when="before each call that changes a file, takes a lease or reports to the guard", limit=2,
      outcome="the guard restores what the journal names; no half file misleads it")
 def _(house):
     struck, slowest = sweep_daemon(house, lambda at: kill_point(house, at), range(1, 400))
@@ -438,7 +440,7 @@ def _(house):
 
 
 @row("run.files", group=G_POINTS, fault="SIGKILL of the worker", who="derate run", by="guard",
-     when="before each call that changes a file, takes a lease or tells the guard", limit=2,
+     when="before each call that changes a file, takes a lease or reports to the guard", limit=2,
      outcome="the guard restores; the command, once started, goes on")
 def _(house):
     slowest = struck = 0
@@ -616,14 +618,15 @@ def add_errors():
 
         @row(f"derated.reset.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
              when="while it gives a locked clock back", by="`derate restore`", limit=2,
-             quick=quick, outcome="the others are given back; told, exit code not 0, the journal "
+             quick=quick, outcome="the others are given back; reported, exit code not 0, the "
+                                  "journal "
              "is kept; `derate restore` restores once the driver does")
         def _(house, code=code):
             return error_at_restore(house, code, "nvmlDeviceResetGpuLockedClocks", GOVERNED)
 
         @row(f"derated.limit.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
              when="while it gives a power limit back", by="`derate restore`", limit=2,
-             outcome="the others are given back; told, exit code not 0, the journal is kept; "
+             outcome="the others are given back; reported, exit code not 0, the journal is kept; "
              "`derate restore` restores once the driver does")
         def _(house, code=code):
             return error_at_restore(house, code, "nvmlDeviceSetPowerManagementLimit", CAPPED)
@@ -638,7 +641,7 @@ def add_errors():
 
     @row("run.start.no_permission", group=G_ERRORS, fault="NVML error `no_permission`", quick=True,
          who="derate run", when="in the first write", by="nobody: nothing was written", limit=2,
-         outcome="the command runs ungoverned, the error is told, its exit code is kept")
+         outcome="the command runs ungoverned, the error is reported, its exit code is kept")
     def _(house):
         house.fault("--call", "nvmlDeviceSetGpuLockedClocks", "--fails", "no_permission")
         program = house.run("sh", "-c", "sleep 0.5; exit 5")
@@ -660,7 +663,7 @@ G_HANGS = "Calls that hang"
 def _(house):
     daemon = house.governing()
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
-    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is told")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is reported")
     others_tick(house, 10)
     house.fault("--clear")
     house.until(lambda: not house.trouble(GOVERNED), 5, "GPU 0 answers again")
@@ -673,7 +676,7 @@ def _(house):
 def _(house):
     daemon = house.governing()
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
-    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is told")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is reported")
     since = now()
     send(daemon.pid, signal.SIGTERM)
     out = restored(house, since, 8)
@@ -684,11 +687,11 @@ def _(house):
 
 @row("derated.hang.write", group=G_HANGS, fault="a write hangs", who="derated", by="worker",
      when="the first lock, then comes back", limit=2, quick=True,
-     outcome="told in the state, the other GPUs are governed; given back at the end")
+     outcome="reported in the state, the other GPUs are governed; given back at the end")
 def _(house):
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceSetGpuLockedClocks", "--hangs")
     daemon = house.daemon("--silence", "2", "--restore-time", "2")
-    house.until(lambda: "driver call" in house.trouble(GOVERNED), 10, "the hang is told")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 10, "the hang is reported")
     house.derate("policy", "set", "power-cap", "-i", CAPPED)
     house.until(lambda: house.watts(CAPPED) == 240, 5, "GPU 1 is governed")
     others_tick(house)
@@ -719,7 +722,8 @@ def hanging_restore(house, end):
 
 @row("derated.hang.restore", group=G_HANGS, fault="the reset hangs", who="derated",
      when="derated is stopped", by="`derate restore`", limit=2, quick=True, tsan=True,
-     outcome="the others at once; the restorer is killed after its time, told, the journal kept; "
+     outcome="the others at once; the restorer is killed after its time, reported, the journal "
+             "kept; "
      "once the driver answers `derate restore` restores")
 def _(house):
     return hanging_restore(house, lambda daemon: send(daemon.pid, signal.SIGTERM))
@@ -727,7 +731,8 @@ def _(house):
 
 @row("derated.hang.restore.kill", group=G_HANGS, fault="the reset hangs", who="derated",
      when="the worker is killed", by="`derate restore`", limit=2,
-     outcome="the others at once; the restorer is killed after its time, told, the journal kept; "
+     outcome="the others at once; the restorer is killed after its time, reported, the journal "
+             "kept; "
      "once the driver answers `derate restore` restores")
 def _(house):
     return hanging_restore(house, lambda daemon: send(daemon.worker(), signal.SIGKILL))
@@ -777,7 +782,8 @@ def _(house):
 
 @row("run.hang.reset", group=G_HANGS, fault="the reset hangs", who="derate run",
      when="the command has ended", by="`derate restore`", limit=2,
-     outcome="told, the restorer is killed after 10 s, the command's exit code is kept; once the "
+     outcome="reported, the restorer is killed after 10 s, the command's exit code is kept; once "
+             "the "
      "driver answers `derate restore` restores")
 def _(house):
     program = house.running("sh", "-c", TRAP)
@@ -838,11 +844,11 @@ def _(house):
     house.fault("-i", GOVERNED, "--writes-ignored")
     house.job(GOVERNED)
     daemon = house.daemon()
-    seen = house.until(lambda: "no effect" in house.trouble(GOVERNED), 8, "the error is told")
+    seen = house.until(lambda: "no effect" in house.trouble(GOVERNED), 8, "the error is reported")
     house.until(lambda: "no effect" in house.derate("status"), 3, "`derate status` tells")
     out = stop(house, daemon)
     house.fault("--clear")
-    out.note = f"told after {seen:.1f} s"
+    out.note = f"reported after {seen:.1f} s"
     return out
 
 
@@ -854,10 +860,10 @@ def _(house):
     daemon = house.daemon()
     house.until(lambda: house.locked(GOVERNED) and house.rounds(), 10, "GPU 0 is governed")
     house.derate("policy", "set", "power-cap", "-i", CAPPED)
-    seen = house.until(lambda: "no effect" in house.trouble(CAPPED), 5, "the error is told")
+    seen = house.until(lambda: "no effect" in house.trouble(CAPPED), 5, "the error is reported")
     out = stop(house, daemon)
     house.fault("--clear")
-    out.note = f"told after {seen:.1f} s"
+    out.note = f"reported after {seen:.1f} s"
     return out
 
 
@@ -870,7 +876,7 @@ def check_frozen_meter(house):
     check(gpu["energy_joules"] and gpu["integrated_joules"], f"no energy: {gpu}")
     off = gpu["energy_joules"] / gpu["integrated_joules"]
     check(0.9 < off < 1.1, f"the energy is not the power's: {gpu}")
-    check(gpu["agree"] is False and gpu["source"] != "counter", f"not told: {gpu}")
+    check(gpu["agree"] is False and gpu["source"] != "counter", f"not reported: {gpu}")
 
 
 def add_sensor_faults():
@@ -907,12 +913,12 @@ QUICK_EXPIRY = CONFIG + "[safety]\nstale_after_s = 0.5\nexpire_after_s = 0.5\n"
 
 @row("derated.lost", group=G_GPU, fault="the GPU is lost and comes back", who="derated",
      when="a locked clock", by="worker", limit=2, quick=True,
-     outcome="told; opened anew every 10 s; governed again; given back at the end")
+     outcome="reported; opened anew every 10 s; governed again; given back at the end")
 def _(house):
     house.config_file.write_text(QUICK_EXPIRY)
     daemon = house.governing()
     house.fault("-i", GOVERNED, "--lost")
-    house.until(lambda: house.trouble(GOVERNED), 5, "the loss is told")
+    house.until(lambda: house.trouble(GOVERNED), 5, "the loss is reported")
     house.baseline[GOVERNED] = house.settings(GOVERNED)  # a reset GPU has its defaults
     others_tick(house, 10)
     house.fault("--clear")
@@ -929,7 +935,7 @@ def _(house):
     house.config_file.write_text(QUICK_EXPIRY)
     daemon = house.governing()
     house.fault("-i", CAPPED, "--lost")
-    house.until(lambda: house.trouble(CAPPED), 5, "the loss is told")
+    house.until(lambda: house.trouble(CAPPED), 5, "the loss is reported")
     house.until(lambda: house.watts(CAPPED) == 300, 5, "the limit is the factory's")
     house.fault("--clear")
     back = house.until(lambda: house.watts(CAPPED) == 240, 25, "GPU 1 is governed again")
@@ -940,7 +946,7 @@ def _(house):
 
 @row("derated.lost.killed", group=G_GPU, fault="the GPU is lost, then the worker is killed",
      who="derated", when="the GPU is still lost", by="`derate restore`", limit=2,
-     outcome="told, the journal is kept; `derate restore` restores once it is back")
+     outcome="reported, the journal is kept; `derate restore` restores once it is back")
 def _(house):
     daemon = house.governing()
     house.fault("-i", CAPPED, "--lost")
@@ -997,7 +1003,7 @@ def end_yielded(house, daemon, watts):
 @row("derated.drift.reassert", group=G_OTHERS, fault="another tool changes the power limit",
      who="derated", when="again and again, `on_drift = \"reassert\"`", limit=2, quick=True,
      by="nobody: the other tool's setting stays",
-     outcome="set again 3 times in a minute, then left to it and told")
+     outcome="set again 3 times in a minute, then left to it and reported")
 def _(house):
     daemon = start_capped(house, CAP_CONFIG)
     for _ in range(3):
@@ -1010,7 +1016,7 @@ def _(house):
 
 @row("derated.drift.yield", group=G_OTHERS, fault="another tool changes the power limit",
      who="derated", when="once, `on_drift = \"yield\"`", limit=2, quick=True,
-     by="nobody: the other tool's setting stays", outcome="left to it at once and told")
+     by="nobody: the other tool's setting stays", outcome="left to it at once and reported")
 def _(house):
     daemon = start_capped(house, CAP_CONFIG.replace("[governor]\n",
                                                     "[governor]\non_drift = \"yield\"\n"))
@@ -1096,7 +1102,7 @@ G_DISK = "The disk and its journals"
 
 def refuse_to_write(house, daemon, text):
     """No journal, no writes: told, and nothing was written."""
-    house.until(lambda: "no journal" in house.trouble(GOVERNED), 10, "the reason is told")
+    house.until(lambda: "no journal" in house.trouble(GOVERNED), 10, "the reason is reported")
     check(text in house.trouble(GOVERNED), f"the reason: {house.trouble(GOVERNED)}")
     check(house.writes(GOVERNED) == house.writes_found, "the GPU was written to")
     others = house.rounds()
@@ -1108,7 +1114,7 @@ NOTHING = "nobody: nothing was written"
 
 @row("derated.disk.full", group=G_DISK, fault="the disk is full", who="derated", limit=2,
      when="before the first write, then there is room", by="worker", quick=True,
-     outcome="no journal, no writes, told; governed once there is room; given back at the end")
+     outcome="no journal, no writes, reported; governed once there is room; given back at the end")
 def _(house):
     house.state_dir.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", house.state_dir],
@@ -1130,7 +1136,7 @@ def _(house):
 
 @row("derated.disk.fills", group=G_DISK, fault="the disk fills up", who="derated", limit=2,
      when="while it governs", by="worker",
-     outcome="governs on and gives everything back; the audit log cannot tell and that is told")
+     outcome="governs on and gives everything back; the audit log cannot tell and that is reported")
 def _(house):
     house.state_dir.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", house.state_dir],
@@ -1150,7 +1156,7 @@ def _(house):
 
 @row("derated.disk.filesize", group=G_DISK, fault="a file size limit of 0 bytes", who="derated",
      when="from the start", by=NOTHING, limit=2, quick=True,
-     outcome="no journal, no writes, told on standard error")
+     outcome="no journal, no writes, reported on standard error")
 def _(house):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -1170,7 +1176,7 @@ def _(house):
 
 @row("derated.disk.readonly", group=G_DISK, fault="a state folder that cannot be written",
      who="derated", when="from the start", by=NOTHING, limit=2, quick=True,
-     outcome="no journal, no writes, told; the GPU is observed")
+     outcome="no journal, no writes, reported; the GPU is observed")
 def _(house):
     house.environment["DERATE_STATE_DIR"] = "/proc/derate"
     house.writes_found = house.writes(GOVERNED)
@@ -1184,7 +1190,7 @@ def _(house):
 
 @row("run.disk.readonly", group=G_DISK, fault="a state folder that cannot be written",
      who="derate run", when="from the start", by=NOTHING, limit=2, quick=True,
-     outcome="no journal, no writes, told; the command runs and its exit code is kept")
+     outcome="no journal, no writes, reported; the command runs and its exit code is kept")
 def _(house):
     house.environment["DERATE_STATE_DIR"] = "/proc/derate"
     before = house.writes(GOVERNED)
@@ -1361,13 +1367,13 @@ def add_unusable():
              when="at the next start", by="nobody: not applied",
              quick=name in ("boot", "half", "owner", "link"),
              outcome="never applied: set aside and reported; exit code 74 until `derate restore "
-                     "--reset`" if name in MATTERS else "never applied: set aside and told")
+                     "--reset`" if name in MATTERS else "never applied: set aside and reported")
         def _(house, spoil=spoil, told=told, name=name):
             return unusable(house, spoil, told, matters=name in MATTERS)
 
     @row("journal.gone", group=G_DISK, fault="a journal of a GPU that is not there",
          who="derated", when="at the next start", by="nobody: not applied", limit=2, quick=True,
-         outcome="kept for the day it is back, and told")
+         outcome="kept for the day it is back, and reported")
     def _(house):
         return unusable(house, other_gpu, "a GPU that is not here", kept=True)
 
@@ -1410,7 +1416,7 @@ def begun_anew(house, words):
 
 @row("derated.db.version", group=G_DISK, fault="databases with a negative version", who="derated",
      when="at start", by="worker", limit=2, quick=True,
-     outcome="set aside and begun anew, told; governs and gives back")
+     outcome="set aside and begun anew, reported; governs and gives back")
 def _(house):
     house.state_dir.mkdir()
     for name, whose in SPOILT.items():
@@ -1425,7 +1431,8 @@ def _(house):
 
 @row("derated.db.crashes", group=G_DISK, who="derated", by="worker", limit=2, quick=True,
      fault="databases that two processes died of", when="while they opened and read them",
-     outcome="set aside under a name with the time and begun anew, told; governs and gives back")
+     outcome="set aside under a name with the time and begun anew, reported; governs and gives "
+             "back")
 def _(house):
     house.state_dir.mkdir()
     for name in SPOILT:
@@ -1606,7 +1613,8 @@ def _(house):
 
 @row("derated.stopped.guard.asked", group=G_AROUND, fault="the guard hangs (SIGSTOP)",
      who="derated", when="while programs ask the worker for what needs a lease", by="worker",
-     limit=2, outcome="the GPU that has a lease is governed, the other's failure is told within "
+     limit=2, outcome="the GPU that has a lease is governed, the other's failure is reported "
+                      "within "
      "10 s with exit code 5, and everything else is answered; a lease is had again afterwards")
 def _(house):
     daemon = house.governing(capped=False)
@@ -1872,7 +1880,7 @@ def _(house):
 @row("attacker.lease.waits", group=G_ATTACKER, who="derated", by="next start", limit=3,
      fault="another user waits for the leases of an earlier version", quick=True,
      when="that one still has them, then is killed; the next start",
-     outcome="told whose they are while it lives; then the files are replaced, and it restores")
+     outcome="reported whose they are while it lives; then the files are replaced, and it restores")
 def _(house):
     who = another_user(house)
     leave_locked(house)
@@ -1907,7 +1915,8 @@ def _(house):
 
 @row("attacker.lease.unknown", group=G_ATTACKER, who="derated", by="`derate restore`", limit=2,
      fault="a process that is no governor holds a lease", when="guard and worker are gone",
-     quick=True, outcome="told; `derate restore` exits 1 and the next start's end 75, the journal "
+     quick=True, outcome="reported; `derate restore` exits 1 and the next start's end 75, the "
+                         "journal "
      "is kept; `derate restore` restores once the lease is free")
 def _(house):
     leave_locked(house)
@@ -1915,7 +1924,8 @@ def _(house):
     said = house.derate("restore", code=1)
     check("held by an unknown process" in said, f"`derate restore` says {said}")
     daemon = house.daemon()
-    house.until(lambda: "held by an unknown process" in house.trouble(GOVERNED), 10, "it is told")
+    house.until(lambda: "held by an unknown process" in house.trouble(GOVERNED), 10, "it is "
+                                                                                     "reported")
     send(daemon.pid, signal.SIGTERM)
     expect_code(daemon, 75)
     check(len(house.journals()) == 1, f"journals: {house.journals()}")
@@ -1955,7 +1965,8 @@ def _(house):
 
 @row("derated.early.hang", group=G_SIGNALS, fault="SIGTERM", who="derated", limit=2,
      when="before its GPUs are open, a journal of a dead derated, the driver hangs",
-     by="`derate restore`", outcome="told, exits 1, the journal is kept; `derate restore` restores "
+     by="`derate restore`", outcome="reported, exits 1, the journal is kept; `derate restore` "
+                                    "restores "
      "once the driver answers")
 def _(house):
     daemon = early_end(house)
@@ -2115,7 +2126,8 @@ def squat(house, folder):
 @row("attacker.folder", group=G_ATTACKER, who="derate run", quick=True, limit=2, by="worker",
      fault="another user owns the run folder of last resort, with links to files and an ear",
      when="before the command begins",
-     outcome="nothing is written or said there, which is told; the command runs and its exit code "
+     outcome="nothing is written or said there, which is reported; the command runs and its exit "
+             "code "
              "is kept; derated is not touched by it")
 def _(house):
     need_users(house)
@@ -2328,7 +2340,7 @@ def _(house):
     daemon = house.governing(capped=False)
     house.start("job", house.build / "derate", "sim", "job", "GeMM", "-i", 0, "--work", "0", extra={
         "DERATE_DELTA": "x\n<0>derated: GPU 0 is on fire\x1b]0;owned\a\x1b[2J" + "y" * 20_000})
-    house.until(lambda: "DERATE_DELTA" in daemon.text(), 10, "it is told")
+    house.until(lambda: "DERATE_DELTA" in daemon.text(), 10, "it is reported")
     for line in daemon.text().splitlines():
         check(line.startswith("derated: ") and line.isprintable(), f"in the log: {line[:200]!r}")
         check(len(line) < 200, f"in the log are {len(line)} characters of a line")
