@@ -69,6 +69,50 @@ class Library : public testing::Test {
   Device v100_ = nullptr, h200_ = nullptr;
 };
 
+// A chip of a file: its clocks by memory clock, and no energy counter.
+TEST(LibraryOfAChipFile, ListsClocksByMemoryClockAndNoCounterThatItLacks) {
+  const auto chip = parse_sim_chip(R"([chip]
+name = "Card-1"
+[clocks]
+sm_mhz = [300, 307, 315]
+memory_mhz = 5001
+[[lower_memory_clock]]
+memory_mhz = 810
+sm_mhz = [300, 307]
+[power]
+default_w = 80
+[idle]
+watts = [[300, 10]]
+[voltage]
+curve = "unknown"
+[sensors]
+counters = ["gpu_utilisation", "memory_utilisation"]
+)",
+                                   "card.toml");
+  ASSERT_TRUE(chip.ok()) << chip.error().message;
+  const Served served({&*chip});
+  ASSERT_EQ(NVML(nvmlInit_v2)(), Return::success);
+  Device device = nullptr;
+  ASSERT_EQ(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), Return::success);
+  unsigned int clocks[8] = {}, count = 8;
+  EXPECT_EQ(NVML(nvmlDeviceGetSupportedMemoryClocks)(device, &count, clocks), Return::success);
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(clocks[0], 5001u);
+  EXPECT_EQ(clocks[1], 810u);
+  EXPECT_EQ(NVML(nvmlDeviceGetSupportedGraphicsClocks)(device, 810, &(count = 8), clocks),
+            Return::success);
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(clocks[0], 307u);
+  EXPECT_EQ(NVML(nvmlDeviceGetSupportedGraphicsClocks)(device, 5001, &(count = 8), clocks),
+            Return::success);
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(NVML(nvmlDeviceGetSupportedGraphicsClocks)(device, 405, &(count = 8), clocks),
+            Return::not_found);
+  unsigned long long energy = 0;
+  EXPECT_EQ(NVML(nvmlDeviceGetTotalEnergyConsumption)(device, &energy), Return::not_supported);
+  (void)NVML(nvmlShutdown)();
+}
+
 TEST_F(Library, InitIsCounted) {
   unsigned int count = 0;
   EXPECT_EQ(NVML(nvmlInit)(), Return::success);

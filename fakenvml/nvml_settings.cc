@@ -90,7 +90,7 @@ Return nvmlDeviceGetSupportedMemoryClocks(Device device, uint* count, uint* out)
     *count = 1 + others;
     if (out == nullptr || room < *count) return Return::insufficient_size;
     out[0] = identity.memory_clock_mhz;
-    std::copy_n(identity.other_memory_clocks_mhz, others, out + 1);
+    for (uint i = 0; i < others; ++i) out[1 + i] = identity.other_memory_clocks[i].clock_mhz;
     return Return::success;
   });
 }
@@ -98,8 +98,14 @@ Return nvmlDeviceGetSupportedGraphicsClocks(Device device, uint memory_mhz, uint
                                             uint* out) {
   return on_gpu(__func__, device, [&](const Call& call) {
     if (count == nullptr) return Return::invalid_argument;
-    if (memory_mhz != call.identity().memory_clock_mhz) return Return::not_found;
-    return give_descending(call.identity().sm_clocks_mhz, call.identity().clock_count, count, out);
+    const GpuIdentity& identity = call.identity();
+    if (memory_mhz == identity.memory_clock_mhz)
+      return give_descending(identity.sm_clocks_mhz, identity.clock_count, count, out);
+    for (uint i = 0; i < identity.other_memory_clock_count; ++i)
+      if (const OtherMemoryClock& other = identity.other_memory_clocks[i];
+          other.clock_mhz == memory_mhz && other.sm_clock_count > 0)
+        return give_descending(other.sm_clocks_mhz, other.sm_clock_count, count, out);
+    return Return::not_found;
   });
 }
 

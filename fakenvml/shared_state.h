@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 3;
+inline constexpr std::uint32_t kStateVersion = 4;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -63,7 +63,8 @@ class SeqlockBox {
 inline constexpr std::uint32_t kNone = ~0u;
 
 inline constexpr std::size_t kClocksMax = 3072;
-inline constexpr std::size_t kOtherClocksMax = 3;  // of memory, in addition to its own
+inline constexpr std::size_t kOtherClocksMax = 4;       // of memory, in addition to its own
+inline constexpr std::size_t kOtherSmClocksMax = 1024;  // with each of those
 
 inline constexpr std::size_t kProfilesMax = 8;   // of MIG
 inline constexpr std::size_t kInstancesMax = 8;  // likewise
@@ -77,6 +78,12 @@ struct ProfileFacts {
   std::uint64_t memory_mib;
 };
 
+// A memory clock that is listed and never run at.
+struct OtherMemoryClock {
+  std::uint32_t clock_mhz, sm_clock_count;
+  std::uint32_t sm_clocks_mhz[kOtherSmClocksMax];  // ascending
+};
+
 // What never changes while the server runs.
 struct GpuIdentity {
   char chip[32];
@@ -88,7 +95,7 @@ struct GpuIdentity {
   std::uint32_t clock_count;
   std::uint32_t sm_clocks_mhz[kClocksMax];  // ascending
   std::uint32_t memory_clock_mhz, other_memory_clock_count;
-  std::uint32_t other_memory_clocks_mhz[kOtherClocksMax];
+  OtherMemoryClock other_memory_clocks[kOtherClocksMax];
   std::uint32_t power_lowest_mw, power_highest_mw, power_factory_mw;
   std::uint32_t slowdown_celsius;
   std::uint32_t has_instant_power, has_average_power, has_activity, has_mig;
@@ -96,7 +103,7 @@ struct GpuIdentity {
   std::uint32_t compute_major, compute_minor, cores, memory_bus_bits, pcie_generation;
   std::uint32_t pci_device_id;
   std::uint64_t memory_bytes;
-  std::uint32_t profile_count, reserved;
+  std::uint32_t profile_count, no_energy_counter;
   ProfileFacts profiles[kProfilesMax];
 };
 

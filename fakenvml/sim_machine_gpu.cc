@@ -67,6 +67,18 @@ void describe_profiles(const SimChip& chip, GpuIdentity& out) {
   }
 }
 
+void describe_lower_memory_clocks(const SimChip& chip, GpuIdentity& out) {
+  for (const MemoryClock& lower : chip.lower_memory_clocks) {
+    if (out.other_memory_clock_count == kOtherClocksMax) return;
+    OtherMemoryClock& to = out.other_memory_clocks[out.other_memory_clock_count++];
+    to.clock_mhz = megahertz(lower.clock);
+    to.sm_clock_count =
+        static_cast<std::uint32_t>(std::min(lower.sm_clocks.size(), kOtherSmClocksMax));
+    for (std::size_t i = 0; i < to.sm_clock_count; ++i)
+      to.sm_clocks_mhz[i] = megahertz(lower.sm_clocks[i]);
+  }
+}
+
 }  // namespace
 
 SimMachine::Gpu::Gpu(const SimChip& chip, int at, const MachineOptions& options)
@@ -112,6 +124,7 @@ GpuIdentity SimMachine::Gpu::identity() const {
   for (std::size_t i = 0; i < out.clock_count; ++i)
     out.sm_clocks_mhz[i] = megahertz(chip.sm_clocks[i]);
   out.memory_clock_mhz = megahertz(chip.memory_clock);
+  describe_lower_memory_clocks(chip, out);
   out.power_lowest_mw = milliwatts(chip.power_limits.lowest);
   out.power_highest_mw = milliwatts(chip.power_limits.highest);
   out.power_factory_mw = milliwatts(chip.power_limits.factory);
@@ -119,7 +132,8 @@ GpuIdentity SimMachine::Gpu::identity() const {
   out.has_instant_power = capability.instant_power;
   out.has_average_power = capability.averaged_power;
   out.has_activity = capability.activity_counters;
-  out.has_mig = board.mig;
+  out.has_mig = board.mig && !mig_profiles(chip).empty();
+  out.no_energy_counter = !capability.energy_counter;
   out.utilisation_period_us = rounded(seconds(utilisation_every_) * 1e6);
   out.compute_major = board.compute_major;
   out.compute_minor = board.compute_minor;

@@ -10,6 +10,11 @@ using nvml::Return;
 
 std::uint32_t whole(Megahertz clock) { return static_cast<std::uint32_t>(clock.value()); }
 
+// Of a chip whose file names no architecture nothing is refused for its age.
+bool is_before(const SimChip& chip, Architecture architecture) {
+  return chip.architecture != Architecture::unknown && chip.architecture < architecture;
+}
+
 // The supported clock at or below. Assumed: NVML only promises a clock near the one asked for.
 std::optional<Megahertz> snapped(const SimChip& chip, std::uint32_t mhz) {
   const auto& clocks = chip.sm_clocks;
@@ -23,7 +28,7 @@ std::optional<Megahertz> snapped(const SimChip& chip, std::uint32_t mhz) {
 Return SimMachine::Gpu::lock(std::uint32_t lowest, std::uint32_t highest) {
   const auto low = snapped(sim.chip(), lowest), high = snapped(sim.chip(), highest);
   if (!low || !high || lowest > highest) return Return::invalid_argument;
-  if (sim.chip().architecture < Architecture::volta) return Return::not_supported;
+  if (is_before(sim.chip(), Architecture::volta)) return Return::not_supported;
   if (writes_ignored) return Return::success;
   sim.lock(*low, *high);
   locked_lowest_mhz = whole(*low);
@@ -33,7 +38,7 @@ Return SimMachine::Gpu::lock(std::uint32_t lowest, std::uint32_t highest) {
 
 // There is one memory clock: a range holds it or is refused.
 Return SimMachine::Gpu::lock_memory(std::uint32_t lowest, std::uint32_t highest) {
-  if (sim.chip().architecture < Architecture::ampere) return Return::not_supported;
+  if (is_before(sim.chip(), Architecture::ampere)) return Return::not_supported;
   const std::uint32_t clock = whole(sim.chip().memory_clock);
   if (lowest > clock || highest < clock) return Return::invalid_argument;
   if (writes_ignored) return Return::success;

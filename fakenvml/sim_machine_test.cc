@@ -68,6 +68,19 @@ TEST_F(SimMachineTest, ALockIsKeptAndTakesEffect) {
   EXPECT_EQ(now().locked_lowest_mhz, kNone);
 }
 
+TEST(SimMachineOfAChipFile, WithoutAnArchitectureItsClocksCanBeLocked) {
+  SimChip card = *chip("V100-SXM2");
+  card.architecture = Architecture::unknown;
+  const auto state = std::make_unique<State>();
+  SimMachine machine({.chips = {&card}, .owner = kOwner}, *state);
+  Request request;
+  request.op = Op::set_locked_clocks;
+  request.gpu = 0;
+  request.a = request.b = 952;
+  EXPECT_EQ(static_cast<Return>(machine.handle(request, kUser).reply.code), Return::success);
+  EXPECT_EQ(state->gpu[0].now.read()->locked_lowest_mhz, 952u);
+}
+
 TEST_F(SimMachineTest, ClocksBetweenSupportedOnesGoDownAndOthersAreRefused) {
   EXPECT_EQ(ask(Op::set_locked_clocks, 0, 953, 959), Return::success);
   EXPECT_EQ(now().locked_lowest_mhz, 952u);

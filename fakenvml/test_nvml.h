@@ -240,7 +240,8 @@ inline fakenvml::GpuIdentity StagedNvml::identity(std::size_t at) const {
   std::reverse_copy(gpu.graphics_clocks.begin(), gpu.graphics_clocks.end(), out.sm_clocks_mhz);
   out.memory_clock_mhz = gpu.memory_clocks.front();
   out.other_memory_clock_count = static_cast<std::uint32_t>(gpu.memory_clocks.size() - 1);
-  std::copy(gpu.memory_clocks.begin() + 1, gpu.memory_clocks.end(), out.other_memory_clocks_mhz);
+  for (std::size_t i = 1; i < gpu.memory_clocks.size(); ++i)
+    out.other_memory_clocks[i - 1] = {gpu.memory_clocks[i], 0, {}};
   out.power_lowest_mw = gpu.power_lowest;
   out.power_highest_mw = gpu.power_highest;
   out.power_factory_mw = gpu.power_default;

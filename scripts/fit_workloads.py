@@ -34,7 +34,7 @@ PIPES = ("integer", "tensor", "fp64", "fp32", "fp16")
 V100, A100, H200 = "V100-SXM2", "A100-SXM4", "H200"
 H100, RTX = "H100-SXM5", "RTX4070-Laptop"
 
-# V/Vmin, linear between the clocks, as in src/device/sim/sim_chip.cc.
+# V/Vmin, linear between the clocks, as in data/chips.
 V100_VOLTAGE = {
     952: 1.0, 1012: 1.0213, 1080: 1.0488, 1140: 1.0812, 1207: 1.1274, 1275: 1.1675,
     1335: 1.2087, 1402: 1.2641, 1462: 1.3081, 1530: 1.3539,

@@ -177,13 +177,18 @@ Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain) {
 
 Result<SimSetup> find_sim_setup(const SimCliOptions& options) {
   SimSetup out;
-  out.chip = TRY(find_sim_chip(options.chip));
+  out.chip = TRY(open_sim_chip(options.chip));
   if (options.data.empty() && !options.workload.empty()) {
     out.workload = TRY(find_workload(*out.chip, options.workload));
     return out;
   }
   auto all = options.data.empty() ? TRY(built_in_workloads(*out.chip))
                                   : TRY(load_workload_tables(options.data, *out.chip));
+  if (all.empty())
+    return Error{Errc::not_found,
+                 fmt::format("{} has no fitted workloads: name a folder of measured tables with "
+                             "--tables (docs/chips.md)",
+                             out.chip->name)};
   std::string known;
   for (Workload& workload : all) {
     if (options.workload.empty() || to_lower(workload.name) == to_lower(options.workload)) {

@@ -65,9 +65,10 @@ OpeningPoll begin_opening(const std::string& choice);
 // hang.
 Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain);
 
-// What the simulated GPUs of these options are. Errors: not_found for the chip or workload.
+// The chip and workload of these options. Errors: those of open_sim_chip(); not_found for the
+// workload, or where the chip has none.
 struct SimSetup {
-  const SimChip* chip = nullptr;
+  std::optional<SimChip> chip;
   Workload workload;
 };
 Result<SimSetup> find_sim_setup(const SimCliOptions& options);

@@ -214,8 +214,10 @@ void add_own_gpu_choice(CLI::App& verb, GpuChoice& gpus) {
 }
 
 void add_sim(CLI::App& verb, SimCliOptions& options) {
-  CLI::Option* sim = add_value(verb, "--sim", "CHIP", options.chip,
-                               "Use simulated GPUs of this chip (derate sim list)");
+  CLI::Option* sim =
+      add_value(verb, "--sim", "CHIP", options.chip,
+                "Use simulated GPUs of this chip: its name (derate sim list), or a path "
+                "to its file (docs/chips.md)");
   add_value(verb, "--app", "WORKLOAD", options.workload,
             "What the simulated GPU works on; default: the chip's first")
       ->needs(sim);
@@ -724,7 +726,8 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
   auto [verb, options] = line.add_verb<SimServeOptions>(
       sim, "serve", "Serve simulated GPUs to any NVML client, in real time, until Ctrl-C");
   add_value(verb, "--chip", "CHIP", options.chips,
-            "Chips (derate sim list), comma-separated or repeated; default: V100-SXM2")
+            "Chips by name (derate sim list) or by a path to their file, comma-separated or "
+            "repeated; default: V100-SXM2")
       ->delimiter(',')
       ->allow_extra_args(false);
   verb.add_option("--gpus", options.gpus,
@@ -814,8 +817,14 @@ void add_sim_verbs(CommandLine& line) {
   sim.require_subcommand(1);
   auto [list, options] =
       line.add_verb<SimListOptions>(sim, "list", "List chips and workloads, with their sources");
-  add_value(list, "chip", "CHIP", options.chip, "One chip; default: all");
-  end_verb(list, options, {"derate sim list", "derate sim list H200 --json"});
+  CLI::Option* chip = add_value(list, "chip", "CHIP", options.chip,
+                                "One chip, by name or by a path to its file; default: all");
+  list.add_flag("--toml", options.toml,
+                "Print the file of a built-in chip, to begin one's own with (docs/chips.md)")
+      ->needs(chip);
+  end_verb(list, options,
+           {"derate sim list", "derate sim list H200 --json",
+            "derate sim list H200 --toml > card.toml", "derate sim list ./card.toml"});
   add_sim_serve(line, sim);
   add_sim_job(line, sim);
   add_sim_show(line, sim);
@@ -868,7 +877,8 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   add_value(import, "--power", "CSV", tables.power, "The same in watts")->required();
   add_value(import, "--utilisation", "CSV", tables.utilisation,
             "What the counters showed, percent");
-  add_value(import, "--chip", "CHIP", tables.chip, "The chip that they were measured on");
+  add_value(import, "--chip", "CHIP", tables.chip,
+            "The chip that they were measured on, by name or by a path to its file");
   import.add_option("folder", tables.folder, "Where they go")->required();
   end_verb(import, tables, {"derate lab import --performance perf.csv --power power.csv my-tables"},
            "In an experiment: [workloads] imported = \"my-tables\"\n");

@@ -232,6 +232,7 @@ struct ReplayOptions : Common {
 
 struct SimListOptions : Common {
   std::string chip;
+  bool toml = false;
 };
 
 // A server of simulated GPUs, wherever it is.

@@ -95,7 +95,8 @@ Result<OpenResults> open_results(const LabRunOptions& options, const Plan& plan)
   LabStore store = TRY(LabStore::create(path));
   TRY(keep_note(store, path, "experiment", print_experiment(plan.experiment),
                 "of another experiment, or of this one before it was changed"));
-  TRY(keep_note(store, path, "tables", plan.tables_digest, "of other measured tables"));
+  TRY(keep_note(store, path, "tables", plan.tables_digest,
+                "of other measured tables or chip files"));
   std::error_code ignored;
   TRY(store.set_note("file", fs::absolute(plan.experiment.file, ignored).string()));
   TRY(store.set_note("data", data_folder(options.data)));
@@ -178,8 +179,8 @@ Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
   Plan plan = TRY(make_plan(TRY(parse_experiment(text, file)), folder, gpu));
   if (plan.tables_digest != TRY(store.note("tables")))
     return Error{Errc::bad_data,
-                 "the measured tables are not those that the results are of: --data names their "
-                 "folder"};
+                 "the measured tables or chip files are not those that the results are of: --data "
+                 "names the tables' folder"};
   return plan;
 }
 

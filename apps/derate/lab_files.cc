@@ -11,6 +11,7 @@
 #include "base/printing.h"
 #include "base/text.h"
 #include "command_options.h"
+#include "config/chip_file.h"
 #include "device/sim/sim_workload.h"
 #include "lab/figures.h"
 #include "lab/published_files.h"
@@ -171,7 +172,7 @@ Result<int> run_verb(const LabExportOptions& options) {
 }
 
 Result<int> run_verb(const LabImportOptions& options) {
-  const SimChip* chip = TRY(find_sim_chip(options.chip));
+  const SimChip chip = TRY(open_sim_chip(options.chip));
   const std::string performance = TRY(read_file(options.performance));
   const std::string power = TRY(read_file(options.power));
   std::string utilisation;
@@ -179,8 +180,8 @@ Result<int> run_verb(const LabImportOptions& options) {
   WorkloadTables tables{{performance, options.performance}, {power, options.power}, {}};
   if (!options.utilisation.empty())
     tables.utilisation = WorkloadTables::Text{utilisation, options.utilisation};
-  const auto workloads = TRY(parse_workload_tables(tables, *chip));
-  TRY(check_tables_are_of(tables, *chip));
+  const auto workloads = TRY(parse_workload_tables(tables, chip));
+  TRY(check_tables_are_of(tables, chip));
   TRY(make_folder(options.folder));
   TRY(write(options.folder, "performance.csv", performance));
   TRY(write(options.folder, "power.csv", power));
@@ -191,10 +192,12 @@ Result<int> run_verb(const LabImportOptions& options) {
     Json names = Json::array();
     for (const Workload& one : workloads) names.push_back(one.name);
     print_json("lab import",
-               {{"folder", options.folder}, {"chip", chip->name}, {"applications", names}});
+               {{"folder", options.folder}, {"chip", chip.name}, {"applications", names}});
   } else {
-    print("{}: {} applications of {}; in an experiment: [workloads] imported = \"{}\"\n",
-          options.folder, workloads.size(), chip->name, options.folder);
+    const std::string chips =
+        is_chip_path(options.chip) ? fmt::format("[gpus] chips = [\"{}\"], ", options.chip) : "";
+    print("{}: {} applications of {}; in an experiment: {}[workloads] imported = \"{}\"\n",
+          options.folder, workloads.size(), chip.name, chips, options.folder);
   }
   return exit_code::kOk;
 }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "command_options.h"
+#include "config/chip_file.h"
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/fleet/policy_choice.h"
@@ -148,8 +149,13 @@ Json stretch_json(const Stretch& s, Megahertz highest) {
 Result<int> run_verb(const ReplayOptions& options) {
   const Settings settings = TRY(load_settings(options.policy.config));
   const ChosenPolicy policy = TRY(choose_policy(options.policy, settings));
-  const auto chips = catalogue();
-  const Trace trace = TRY(load_trace(options.trace, {options.chip, chips}));
+  auto chips = catalogue();
+  std::string chip = options.chip;
+  if (is_chip_path(chip)) {
+    chips.push_back(sim_capability(TRY(open_sim_chip(chip)), 0));
+    chip = chips.back().id.name;
+  }
+  const Trace trace = TRY(load_trace(options.trace, {chip, chips}));
   const ReplayedTrace replayed = TRY(replay(trace, policy, settings, options.records));
   const Megahertz highest = trace.capability.sm_clocks.back();
   GpuSummary summary;

@@ -10,6 +10,10 @@
 namespace derate::cli {
 namespace {
 
+Json efficient_clock(const SimChip& chip) {
+  return chip.flat_voltage_end_known ? Json(chip.flat_voltage_end.value()) : Json();
+}
+
 Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
   Json list = Json::array(), sources = Json::array();
   const std::size_t low = static_cast<std::size_t>(
@@ -30,7 +34,7 @@ Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
           {"lowest_clock_mhz", chip.sm_clocks.front().value()},
           {"highest_clock_mhz", chip.sm_clocks.back().value()},
           {"clocks", chip.sm_clocks.size()},
-          {"efficient_clock_mhz", chip.flat_voltage_end.value()},
+          {"efficient_clock_mhz", efficient_clock(chip)},
           {"memory_clock_mhz", chip.memory_clock.value()},
           {"power_limit_watts", chip.power_limits.factory.value()},
           {"power_limit_settable", !chip.power_limit_fixed},
@@ -38,18 +42,14 @@ Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
           {"workloads", std::move(list)}};
 }
 
-void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
-  print("{}  {}\n", toned(chip.name, Paint::strong), chip.product);
-  print(
-      "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {:.0f} MHz, memory {:.0f} MHz, "
-      "power limit {:.0f} W{}\n\n",
-      chip.sm_clocks.size(), chip.sm_clocks.front().value(), chip.sm_clocks.back().value(),
-      chip.flat_voltage_end.value(), chip.memory_clock.value(), chip.power_limits.factory.value(),
-      chip.power_limit_fixed ? ", fixed" : "");
+void print_sources(const SimChip& chip) {
   Table sources({"figure", "<source", "<"});
   for (const Provenance& p : chip.provenance)
     sources.add({p.what, p.source, p.assumed ? "assumed" : ""});
   print("{}\n", sources.text());
+}
+
+void print_workloads(const SimChip& chip, const std::vector<Workload>& workloads) {
   const std::size_t low = static_cast<std::size_t>(
       std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), chip.flat_voltage_end) -
       chip.sm_clocks.begin());
@@ -64,21 +64,44 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
   print("{}\n", table.text());
 }
 
+void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
+  print("{}  {}\n", toned(chip.name, Paint::strong), chip.product);
+  const std::string efficient = chip.flat_voltage_end_known
+                                    ? fmt::format("{:.0f} MHz", chip.flat_voltage_end.value())
+                                    : "not known";
+  print(
+      "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {}, memory {:.0f} MHz, power "
+      "limit "
+      "{:.0f} W{}\n\n",
+      chip.sm_clocks.size(), chip.sm_clocks.front().value(), chip.sm_clocks.back().value(),
+      efficient, chip.memory_clock.value(), chip.power_limits.factory.value(),
+      chip.power_limit_fixed ? ", fixed" : "");
+  if (!chip.provenance.empty()) print_sources(chip);
+  if (workloads.empty())
+    print("  no fitted workloads: measured tables bring theirs (derate lab import)\n");
+  else
+    print_workloads(chip, workloads);
+}
+
 }  // namespace
 
 Result<int> run_verb(const SimListOptions& options) {
-  std::vector<const SimChip*> chips;
+  if (options.toml) {
+    print("{}", TRY(sim_chip_file(options.chip)));
+    return 0;
+  }
+  std::vector<SimChip> chips;
   if (options.chip.empty())
-    for (const SimChip& chip : sim_chips()) chips.push_back(&chip);
+    chips.assign(sim_chips().begin(), sim_chips().end());
   else
-    chips.push_back(TRY(find_sim_chip(options.chip)));
+    chips.push_back(TRY(open_sim_chip(options.chip)));
   Json list = Json::array();
-  for (const SimChip* chip : chips) {
-    const auto workloads = TRY(built_in_workloads(*chip));
+  for (const SimChip& chip : chips) {
+    const auto workloads = TRY(built_in_workloads(chip));
     if (options.json)
-      list.push_back(chip_json(*chip, workloads));
+      list.push_back(chip_json(chip, workloads));
     else
-      print_chip(*chip, workloads);
+      print_chip(chip, workloads);
   }
   if (options.json) return print_json("sim list", {{"chips", std::move(list)}});
   return 0;

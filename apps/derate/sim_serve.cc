@@ -20,13 +20,19 @@ namespace fs = std::filesystem;
 
 constexpr Duration kStep = std::chrono::milliseconds(10);
 
-Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options) {
-  std::vector<const SimChip*> named;
-  for (const std::string& name : options.chips) named.push_back(TRY(find_sim_chip(name)));
-  if (named.empty()) named.push_back(&sim_chips().front());
+Result<std::vector<SimChip>> named_chips(const SimServeOptions& options) {
+  std::vector<SimChip> out;
+  for (const std::string& name : options.chips) out.push_back(TRY(open_sim_chip(name)));
+  if (out.empty()) out.push_back(sim_chips().front());
+  return out;
+}
+
+// One a GPU.
+Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options,
+                                             const std::vector<SimChip>& named) {
   std::vector<const SimChip*> chips;
   const auto count = options.gpus > 0 ? static_cast<std::size_t>(options.gpus) : named.size();
-  for (std::size_t i = 0; i < count; ++i) chips.push_back(named[i % named.size()]);
+  for (std::size_t i = 0; i < count; ++i) chips.push_back(&named[i % named.size()]);
   if (chips.size() > fakenvml::kGpusMax)
     return Error{Errc::invalid_argument,
                  fmt::format("{} GPUs: allowed are up to {}", chips.size(), fakenvml::kGpusMax)};
@@ -76,7 +82,8 @@ void serve_until_stopped(fakenvml::SimServer& server, Clock& clock) {
 }  // namespace
 
 Result<int> run_verb(const SimServeOptions& options) {
-  const auto chips = TRY(chips_of(options));
+  const auto named = TRY(named_chips(options));
+  const auto chips = TRY(chips_of(options, named));
   std::error_code ignored;
   const std::string directory = fs::absolute(sim_directory(options), ignored).string();
   SystemClock clock;

@@ -1,6 +1,6 @@
 // An experiment of the lab as plain values: its GPUs, workloads, policies, repetitions and stress,
 // with the one declaration that drives its parsing, defaults, checks, printing and documentation.
-// Names of chips, workloads and policies are checked elsewhere (lab/plan.h).
+// Names of chips and their files, workloads and policies are checked elsewhere (lab/plan.h).
 #pragma once
 
 #include <map>
@@ -140,8 +140,9 @@ void visit_launch_stress(auto& e, auto& visit) {
          e.launch_drift, -0.9, 100);
   stress("launch_drift_s", "s", "over so much of a job's work; default: the job's length",
          e.launch_drift_s, 0.1, 86400);
-  stress("launch_wave", "", "the work in one launch goes up and down by this share, as a sine",
-         e.launch_wave, 0, 0.9);
+  stress("launch_wave", "",
+         "the work in one launch goes up and down by this share, as a sine; below 0: down first",
+         e.launch_wave, -0.9, 0.9);
   stress("launch_wave_s", "s", "period of that; default: 60", e.launch_wave_s, 0.1, 3600);
   stress("launch_random", "",
          "every 2 s of a job's work one launch stands for another amount of work, uniform within "
@@ -149,8 +150,8 @@ void visit_launch_stress(auto& e, auto& visit) {
          e.launch_random, 0, 0.9);
   stress("launch_sorted", "",
          "batches sorted by length: the work in one launch grows from 1 - this share to 1 + it "
-         "over an epoch of 60 s, again and again",
-         e.launch_sorted, 0, 0.9);
+         "over an epoch of 60 s, again and again; below 0: it falls",
+         e.launch_sorted, -0.9, 0.9);
 }
 
 void visit_job_stress(auto& e, auto& visit) {
@@ -248,7 +249,8 @@ void visit_experiment(auto& e, auto&& visit) {
   experiment("repetitions", "", "of every job under every policy", e.repetitions, 1, 1000);
   experiment("seed", "", "of orders, arrivals and simulated noise", e.seed, 0, 1e9);
   const Section gpus{"gpus", visit};
-  gpus("chips", "", "simulated GPUs: see `derate sim list`", e.chips);
+  gpus("chips", "",
+       "simulated GPUs: names (`derate sim list`) or paths to chip files (docs/chips.md)", e.chips);
   gpus("sensors", "",
        "chip (as measured on it) or reference (as comparisons with the published code's replay "
        "assume)",

@@ -9,6 +9,7 @@
 #include "base/test_folder.h"
 #include "lab/hindsight.h"
 #include "lab/plan.h"
+#include "lab/worst_stretch.h"
 #include "policy/registry/registry.h"
 
 namespace derate {
@@ -153,6 +154,9 @@ TEST_F(JobStress, BatchesAreSortedByLengthInEachEpoch) {
   EXPECT_NEAR(sorted.rate(29, 31), kPerSecond, 60);
   EXPECT_NEAR(sorted.rate(57, 59), kPerSecond / 1.28, 60);
   EXPECT_NEAR(sorted.rate(61, 63), kPerSecond / 0.72, 100);
+  EXPECT_NEAR(launching("launch_sorted = -0.3\n").rate(1, 3), kPerSecond / 1.28, 60);
+  EXPECT_NEAR(launching("launch_wave = -0.1\nlaunch_wave_s = 20\n").rate(1, 9), 1.082 * kPerSecond,
+              60);
 }
 
 // A gap is exact, to the simulator's step; each job is another process, whose launches are counted
@@ -213,6 +217,29 @@ TEST_F(JobStress, WorkTurnsSlowlyIntoOtherWork) {
         EXPECT_NEAR(1 - full.seconds_of(i) / low.seconds_of(i), known.outcome.loss, 0.004) << app;
         EXPECT_GT(known.outcome.loss, 0.05);
       }
+  }
+}
+
+// Ten seconds of the work alone that loses more are the worst ten of the job.
+TEST_F(JobStress, TheWorstStretchIsThatOfTheWorkThatLosesMost) {
+  const std::string workloads = "change_pairs = [\"GeMM\", \"BWtest\"]";
+  const std::string rest =
+      "[jobs]\nwork_s = 40\nwarm_up_s = 0\n[stress]\ngap_s = 0\nchange_s = 16\n";
+  const auto made = plan(workloads, rest);
+  ASSERT_TRUE(made.ok());
+  const Simulation& stage = *made->stages[0].simulation;
+  const SimChip& chip = stage.circumstances.chip;
+  const auto at = static_cast<std::size_t>((1110 - 135) / 7.5);
+  ASSERT_EQ(chip.sm_clocks[at], Megahertz(1110));
+  const Ran full = run(workloads, rest), low = run(workloads, rest, 1110);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Workload& workload = stage.workloads[low.record.jobs[i].app == "GeMM->BWtest" ? 0 : 1];
+    const double gemm = stage.workloads[0].performance(at);
+    const auto lost = worst_stretch_loss(low.record.jobs[i], workload, chip, 10s);
+    ASSERT_TRUE(lost);
+    EXPECT_NEAR(*lost, 1 - gemm, 0.005);
+    EXPECT_NEAR(*worst_stretch_loss(full.record.jobs[i], workload, chip, 10s), 0, 0.005);
+    EXPECT_FALSE(worst_stretch_loss(low.record.jobs[i], workload, chip, 60s));
   }
 }
 

@@ -18,7 +18,7 @@ void add(LaunchCounts& to, const LaunchCounts& counts) {
   for (const auto& [id, count] : counts) to[id] += count;
 }
 
-// Of launches that stand for the same work, in phases of the same length: each phase has
+// If each launch stands for the same work and phases have the same length, each phase has
 // launched what was done in it. A mix whose last phase never ends has one recording.
 LaunchCounts launched(std::span<const LaunchRecording* const> by_phase, const Workload& workload,
                       Duration done) {

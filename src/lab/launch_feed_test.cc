@@ -37,7 +37,7 @@ Workload pair_of_phases(double spread) {
   return out;
 }
 
-// Launches do not depend on how often they are read.
+// The counts at a place of the work are the same after any number of reads before it.
 TEST(LaunchFeed, DoesNotDependOnHowOftenItIsRead) {
   const Workload work = pair_of_phases(1);
   const LaunchWork drifts{
@@ -67,7 +67,7 @@ TEST(LaunchFeed, PhasesOfAnyLengthLaunchTheirOwn) {
   }
 }
 
-// Without these keys launches are those of the recording, digit for digit.
+// Without an axis, launches are those of the recording, digit for digit.
 TEST(LaunchFeed, FixedPhasesAreThoseOfTheRecording) {
   const Workload work = pair_of_phases(0);
   LaunchFeed feed(kBoth, {}, 3);

@@ -171,9 +171,11 @@ Result<void> LiveSession::serve() {
   environment_.push_back("DERATE_SIM=" + in_folder("sim"));
   environment_.push_back("DERATE_NVML_LIBRARY=" + TRY(own_nvml_library()));
   const std::string seed = fmt::format("{}", session_seed(plan_, index_) % 1'000'000'000);
-  server_ = TRY(start(
-      {TRY(own_program("derate")), "sim", "serve", "--chip", stage_.chip, "--seed", seed, "--json"},
-      "server"));
+  const std::string& file = stage_.simulation->chip_file;
+  const std::string chip = file.empty() ? stage_.chip : fs::absolute(file).string();
+  server_ = TRY(
+      start({TRY(own_program("derate")), "sim", "serve", "--chip", chip, "--seed", seed, "--json"},
+            "server"));
   return await(*server_, "server", [this] {
     const auto text = read_file(in_folder("server.out"));
     return text.ok() && parse_json(*text).is_object();

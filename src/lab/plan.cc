@@ -10,6 +10,7 @@
 
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/chip_file.h"
 #include "govern/envelope_rule.h"
 #include "lab/mixes.h"
 #include "policy/registry/registry.h"
@@ -137,15 +138,19 @@ std::uint64_t digest(std::uint64_t from, std::string_view text) {
 }
 
 std::string digest_of(const std::vector<Stage>& stages) {
-  std::set<std::string> folders;
-  for (const Stage& stage : stages)
+  std::set<std::string> folders, chips;
+  for (const Stage& stage : stages) {
     for (const auto& [app, folder] : stage.simulation->tables_of) folders.insert(folder);
+    if (!stage.simulation->chip_file.empty()) chips.insert(stage.simulation->chip_file);
+  }
   std::uint64_t out = 0xcbf29ce484222325;
   for (const std::string& folder : folders)
     for (const char* name : {"performance.csv", "power.csv", "utilisation.csv"})
       if (const auto text = read_file((fs::path(folder) / name).string()); text.ok())
         out = digest(out, *text + name);
-  return folders.empty() ? "" : fmt::format("{:016x}", out);
+  for (const std::string& file : chips)
+    if (const auto text = read_file(file); text.ok()) out = digest(out, *text);
+  return folders.empty() && chips.empty() ? "" : fmt::format("{:016x}", out);
 }
 
 Result<void> add_tables(Simulation& stage, const Experiment& e, const std::string& key,
@@ -294,6 +299,30 @@ Result<std::vector<PublishedFigure>> published_figures(const Experiment& e,
   return placed(parse_published_figures(TRY(read_file(file)), file, labels), e.place_of(key));
 }
 
+// A chip as an experiment names it: a path is relative to the experiment's file.
+struct NamedChip {
+  SimChip chip;
+  std::string file;  // empty: of the catalogue
+};
+
+Result<std::vector<NamedChip>> chips_of(const Experiment& e) {
+  std::vector<NamedChip> out;
+  const std::string& where = e.place_of("gpus.chips");
+  for (const std::string& name : e.chips) {
+    std::string file;
+    if (is_chip_path(name)) file = (fs::path(e.file).parent_path() / name).string();
+    SimChip chip = TRY(placed(open_sim_chip(file.empty() ? name : file), where));
+    for (const NamedChip& other : out)
+      if (other.chip.name == chip.name)
+        return Error{Errc::bad_config,
+                     fmt::format("{}: two chips are named {}: give one a name of its own", where,
+                                 chip.name)};
+    if (e.sensors == "reference") chip = with_reference_sensors(std::move(chip));
+    out.push_back({std::move(chip), std::move(file)});
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const Experiment& experiment, const std::string& data_folder,
@@ -309,15 +338,14 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
   }
   const auto launches = TRY(launches_of(experiment));
   std::set<std::string> without_counters;
-  for (const std::string& name : experiment.chips) {
-    const SimChip& found = *TRY(placed(find_sim_chip(name), experiment.place_of("gpus.chips")));
-    const SimChip chip = experiment.sensors == "reference" ? with_reference_sensors(found) : found;
+  for (const auto& [chip, chip_file] : TRY(chips_of(experiment))) {
     for (const Cell& cell : cells_of(experiment)) {
       auto envelope = TRY(make_envelope(sim_capability(chip, 0)));
       Simulation simulation{circumstances(experiment, chip, cell), std::move(envelope)};
       TRY(check_power_limit(experiment, simulation.circumstances));
       TRY(add_workloads(simulation, experiment, data_folder));
       simulation.launches = launches;
+      simulation.chip_file = chip_file;
       Stage stage{chip.name, cell, {}, {}};
       stage.apps = TRY(names_of(simulation.workloads, experiment));
       TRY(try_policies(out.policies, sim_capability(chip, 0), simulation.envelope, experiment));

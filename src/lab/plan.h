@@ -22,11 +22,12 @@ struct Simulation {
   std::vector<Workload> workloads = {};
   std::map<std::string, std::string> tables_of = {};  // of tabled workloads, their folder
   std::vector<LaunchRecording> launches = {};         // of the jobs in turn
+  std::string chip_file = {};                         // empty: a chip of the catalogue
 };
 
 // One chip in one cell of the stress grid.
 struct Stage {
-  std::string chip;  // its name in the catalogue; of a real GPU, the name that it gives itself
+  std::string chip;  // a simulated one's name; of a real GPU, the name that it gives itself
   Cell cell;
   std::vector<std::string> apps;         // of the workloads, or of the commands of a real GPU
   std::optional<Simulation> simulation;  // empty: a real GPU
@@ -38,7 +39,7 @@ struct Plan {
   std::vector<Stage> stages;
   std::vector<PublishedFigure> published;
   std::vector<std::string> warnings;  // for who runs it
-  std::string tables_digest;          // of the measured tables' text; empty without
+  std::string tables_digest;  // of the text of measured tables and chip files; empty without any
 
   std::size_t session_count() const {
     return stages.size() * policies.size() * static_cast<std::size_t>(experiment.repetitions);

@@ -8,7 +8,7 @@ namespace derate::cli {
 namespace {
 
 void figures(const SimChip& chip, const std::string& app, const char* selector, Knob knob) {
-  TunedHouse house(1, chip.name, app.c_str());
+  TunedHouse house(1, chip.name.c_str(), app.c_str());
   TuningPlan plan = house.plan();
   plan.selector = *parse_selector(selector);
   plan.knob = knob;

@@ -1,6 +1,9 @@
-// Any bytes at all as a configuration, in one file or, cut at zero bytes, in several: it may be
-// refused, never crash; what is accepted prints to a file that parses back to the same settings.
+// Any bytes at all as a configuration, in one file or, cut at zero bytes, in several, as an
+// experiment and as a chip: it may be refused, never crash; a configuration or experiment that is
+// accepted prints to a file that parses back to the same.
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "config/chip_file.h"
 #include "config/config.h"
 #include "config/experiment.h"
 #include "config/set_file.h"
@@ -87,11 +91,26 @@ void check_experiment(std::string_view text) {
   CHECK(print_experiment(*back) == printed);
 }
 
+// ... and as a chip.
+void check_chip(std::string_view text) {
+  const auto chip = parse_chip_file(text, "fuzz");
+  if (!chip.ok()) {
+    CHECK(chip.error().code == Errc::bad_config);
+    CHECK(chip.error().message.find("fuzz") == 0);
+    return;
+  }
+  const auto clocks = sm_clocks(chip->clocks);
+  CHECK(!clocks.empty() && clocks.size() <= kMostClocks);
+  CHECK(std::adjacent_find(clocks.begin(), clocks.end(), std::greater_equal<>()) == clocks.end());
+  CHECK(!chip->idle.points.empty() && *chip->power.default_w > 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_experiment(text);
+  check_chip(text);
   check_files(text);
   check_set(text);
   const auto settings = parse_config(text, "fuzz");

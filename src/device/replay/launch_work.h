@@ -13,10 +13,10 @@ namespace derate {
 struct LaunchWork {
   double drift = 0;                                // at its end it has grown by this share
   Duration drift_over = std::chrono::seconds(60);  // on a line, from the job's start; then it stays
-  double wave = 0;                                 // amplitude of a sine
+  double wave = 0;                                 // amplitude of a sine; below 0: down first
   Duration wave_period = std::chrono::seconds(60);
   double random = 0;  // every kDrawnEvery another one, uniform within this share of 1
-  double sorted = 0;  // from 1 - sorted to 1 + sorted on a line, anew every kEpoch
+  double sorted = 0;  // from 1 - sorted to 1 + sorted on a line, anew every kEpoch; may be below 0
 
   static constexpr Duration kDrawnEvery = std::chrono::seconds(2);
   static constexpr Duration kEpoch = std::chrono::seconds(60);

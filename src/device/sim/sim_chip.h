@@ -1,9 +1,11 @@
-// The catalogue of simulated GPUs: what each chip's silicon does and what its sensors show of it.
-// Every figure has its source; what is assumed is marked so, here and in `derate sim list`.
+// Simulated GPUs: what each chip's silicon does and what its sensors show of it. The catalogue is
+// data/chips/*.toml, whose figures have their sources; what is assumed is marked so there and in
+// `derate sim list`.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -18,13 +20,13 @@ namespace derate {
 using ClockPoint = std::pair<double, double>;  // MHz, value
 class ClockCurve {
  public:
+  ClockCurve() = default;  // 0 at every clock
   ClockCurve(std::initializer_list<ClockPoint> points) : points_(points) {}
-  template <std::size_t kCount>
-  ClockCurve(const ClockPoint (&points)[kCount]) : points_(points, points + kCount) {}
+  explicit ClockCurve(std::vector<ClockPoint> points) : points_(std::move(points)) {}
   double at(Megahertz clock) const;
 
  private:
-  std::vector<ClockPoint> points_;  // ascending
+  std::vector<ClockPoint> points_{{0, 0}};  // ascending; at least one
 };
 
 // A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
@@ -35,15 +37,20 @@ struct CounterSpec {
   Duration window{};
   double noise_points = 0;
   double step_points = 1;
+  Duration lag{};                  // it shows what was true so long ago
+  bool gpu = true, memory = true;  // which of the two exist
 };
 
 // A power reading: every `refresh` the mean of the last `window`, with Gaussian noise of `noise`
-// and of that share of the reading, together.
+// and of that share of the reading, together; rounded to whole steps of `step`, where there are
+// any.
 struct PowerSensorSpec {
   Duration refresh{};
   Duration window{};
   Watts noise{};
   double noise_share = 0;
+  Watts step{};
+  Duration lag{};  // it shows what was true so long ago
 };
 
 // Counters that stand still: for the first `lasts` of each `every`, from a moment of their own.
@@ -56,6 +63,7 @@ struct SensorSpec {
   PowerSensorSpec usage;                   // nvmlDeviceGetPowerUsage
   std::optional<PowerSensorSpec> instant;  // field 186
   std::optional<PowerSensorSpec> average;  // field 185
+  bool energy_counter = true;              // it exists
   Duration energy_refresh{};
   // The energy counter looks at the power only so long before each refresh and takes it for the
   // whole; empty: it sees all of it.
@@ -107,26 +115,36 @@ struct MemoryRoof {
 
 // The chip whose workloads this one runs besides its own, because the silicon is the same.
 struct Kin {
-  const char* chip;
+  std::string chip;
   double memory_time = 1;  // how much longer memory takes here: the ratio of the bandwidths
 };
 
 struct Provenance {
-  const char* what;
-  const char* source;
+  std::string what;
+  std::string source;
   bool assumed = false;
 };
 
+// A memory clock, and the SM clocks that a driver lists with it.
+struct MemoryClock {
+  Megahertz clock;
+  std::vector<Megahertz> sm_clocks;  // ascending
+};
+
 struct SimChip {
-  const char* name;     // as in core/chip_facts.h
-  const char* product;  // as NVML would name it
+  std::string name;     // of a product that Derate knows, as in core/chip_facts.h
+  std::string product;  // as NVML would name it
   Architecture architecture;
   std::vector<Megahertz> sm_clocks;  // ascending
   Megahertz memory_clock;
+  std::vector<MemoryClock> lower_memory_clocks;  // descending; listed, and never run at
   PowerLimits power_limits;
   bool power_limit_fixed = false;  // the driver lets nobody change it, as on laptops
+  // Not known: 75 % of the highest clock, which a driver would not tell either.
   Megahertz flat_voltage_end;
-  ClockCurve voltage;                     // V(f) / Vmin
+  bool flat_voltage_end_known = true;
+  bool voltage_known = true;
+  ClockCurve voltage;                     // V(f) / Vmin; 1 at every clock where it is not known
   ClockCurve idle_power;                  // watts with the clock held and nothing running
   std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
   std::optional<Kin> kin;
@@ -134,16 +152,24 @@ struct SimChip {
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
-  std::span<const Provenance> provenance;
+  std::vector<Provenance> provenance;
 };
 
-// The catalogue.
+// The catalogue. It lives as long as the process.
 std::span<const SimChip> sim_chips();
 
 // By name, letters of any case, or a part of it that fits no other, chips with kin left out where
 // several fit: "v100" is the SXM2, not the MaxQ.
 // Errors: not_found, naming the chips there are.
 Result<const SimChip*> find_sim_chip(std::string_view name);
+
+// A chip by find_sim_chip(), or of its file where `name` is a path (docs/chips.md).
+// Errors: not_found, no_permission, io; bad_config naming FILE:LINE:COLUMN.
+Result<SimChip> open_sim_chip(const std::string& name);
+// The file of a chip of the catalogue, as TOML. Errors: those of find_sim_chip().
+Result<std::string_view> sim_chip_file(std::string_view name);
+// open_sim_chip() of a file's text. Errors: bad_config.
+Result<SimChip> parse_sim_chip(std::string_view toml, std::string_view file);
 
 // The sensors that comparisons with the published code's replay assume: integer readings, 1 point
 // of noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/chip_facts.h"
+#include "device/sim/sim_gpu.h"
 #include "device/sim/test_sim.h"
 
 namespace derate {
@@ -103,10 +104,10 @@ TEST(SimChips, EveryFigureHasItsSourceAndWhatIsAssumedSaysSo) {
   for (const SimChip& chip : sim_chips()) {
     bool any_assumed = false;
     for (const Provenance& provenance : chip.provenance) {
-      EXPECT_NE(std::string(provenance.what), "") << chip.name;
-      EXPECT_NE(std::string(provenance.source), "") << chip.name;
+      EXPECT_NE(provenance.what, "") << chip.name;
+      EXPECT_NE(provenance.source, "") << chip.name;
       any_assumed |= provenance.assumed;
-      if (std::string_view(provenance.source).find("assumed") != std::string_view::npos) {
+      if (provenance.source.find("assumed") != std::string::npos) {
         EXPECT_TRUE(provenance.assumed) << chip.name << ": " << provenance.what;
       }
     }
@@ -114,23 +115,22 @@ TEST(SimChips, EveryFigureHasItsSourceAndWhatIsAssumedSaysSo) {
   }
   bool above_marked = false;
   for (const Provenance& provenance : chip_named("H200").provenance)
-    above_marked |=
-        std::string_view(provenance.what) == "voltage above 1410 MHz" && provenance.assumed;
+    above_marked |= provenance.what == "voltage above 1410 MHz" && provenance.assumed;
   EXPECT_TRUE(above_marked);
 }
 
 TEST(FindSimChip, ByNameOrAUniquePartOfItInAnyCase) {
   for (const char* name : {"V100-SXM2", "v100-sxm2", "v100", "V1"})
-    EXPECT_STREQ((*find_sim_chip(name))->name, "V100-SXM2") << name;
-  EXPECT_STREQ((*find_sim_chip("h2"))->name, "H200");
+    EXPECT_EQ((*find_sim_chip(name))->name, "V100-SXM2") << name;
+  EXPECT_EQ((*find_sim_chip("h2"))->name, "H200");
 }
 
 // "v100" meant the SXM2 before the MaxQ came.
 TEST(FindSimChip, OfSeveralTheOneWithoutKinIsMeant) {
-  EXPECT_STREQ((*find_sim_chip("v100"))->name, "V100-SXM2");
-  EXPECT_STREQ((*find_sim_chip("maxq"))->name, "V100-MaxQ");
-  EXPECT_STREQ((*find_sim_chip("h100"))->name, "H100-SXM5");
-  EXPECT_STREQ((*find_sim_chip("4070"))->name, "RTX4070-Laptop");
+  EXPECT_EQ((*find_sim_chip("v100"))->name, "V100-SXM2");
+  EXPECT_EQ((*find_sim_chip("maxq"))->name, "V100-MaxQ");
+  EXPECT_EQ((*find_sim_chip("h100"))->name, "H100-SXM5");
+  EXPECT_EQ((*find_sim_chip("4070"))->name, "RTX4070-Laptop");
 }
 
 TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
@@ -139,7 +139,7 @@ TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
     if (!chip.kin) continue;
     ++kin;
     const SimChip& home = chip_named(chip.kin->chip);
-    EXPECT_STREQ(home.name, chip.kin->chip);
+    EXPECT_EQ(home.name, chip.kin->chip);
     EXPECT_FALSE(home.kin) << chip.name;
     EXPECT_EQ(home.architecture, chip.architecture) << chip.name;
     EXPECT_GE(chip.kin->memory_time, 1) << chip.name;
@@ -158,6 +158,135 @@ TEST(FindSimChip, WhatFitsNoneOrSeveralIsNotFound) {
   }
 }
 
+constexpr const char* kCard = R"([chip]
+name = "Card-1"
+architecture = "ampere"
+[clocks]
+lowest_mhz = 300
+step_mhz = 7.5
+highest_mhz = 600
+memory_mhz = 5001
+[[lower_memory_clock]]
+memory_mhz = 810
+sm_mhz = [300, 307]
+[power]
+lowest_w = 60
+default_w = 80
+highest_w = 90
+[idle]
+watts = [[300, 10], [600, 40]]
+[voltage]
+curve = [[450, 700], [600, 1050]]
+[switch]
+median_s = 0.5
+p99_s = 0.5
+[thermal]
+kelvin_per_watt = 0.2
+time_constant_s = 0.1
+ambient_celsius = 25
+[sensors]
+counters = ["gpu_utilisation", "power_instant"]
+[utilisation]
+refresh_s = 1
+window_s = 0.25
+noise_points = 0.75
+[power_instant]
+refresh_s = 0.05
+[[source]]
+what = "all"
+source = "made up"
+assumed = true
+)";
+
+SimChip card(const std::string& from = "", const std::string& to = "") {
+  std::string text = kCard;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  const auto chip = parse_sim_chip(text, "card.toml");
+  EXPECT_TRUE(chip.ok()) << chip.error().message;
+  return chip.ok() ? *chip : SimChip{};
+}
+
+TEST(SimChipFile, MakesTheChip) {
+  const SimChip chip = card();
+  EXPECT_EQ(chip.product, "Card-1");
+  EXPECT_EQ(chip.architecture, Architecture::ampere);
+  EXPECT_EQ(chip.sm_clocks.size(), 41u);
+  EXPECT_EQ(chip.sm_clocks[1], 307_MHz);
+  EXPECT_EQ(chip.unused_clock, 300_MHz);
+  EXPECT_EQ(chip.flat_voltage_end, 450_MHz);
+  EXPECT_EQ(chip.voltage.at(300_MHz), 1);
+  EXPECT_EQ(chip.voltage.at(525_MHz), 1.25);
+  EXPECT_EQ(chip.idle_power.at(450_MHz), 25);
+  EXPECT_EQ(chip.power_limits.lowest, 60_W);
+  EXPECT_EQ(chip.sensors.utilisation.refresh, 1s);
+  EXPECT_EQ(chip.sensors.utilisation.window, 250ms);
+  EXPECT_EQ(chip.sensors.utilisation.noise_points, 0.75);
+  EXPECT_EQ(chip.sensors.instant->refresh, 50ms);
+  ASSERT_EQ(chip.provenance.size(), 1u);
+  EXPECT_TRUE(chip.provenance[0].assumed);
+  const Capability told = sim_capability(chip, 0);
+  EXPECT_EQ(told.memory_clocks, (std::vector{810_MHz, 5001_MHz}));
+  EXPECT_EQ(told.flat_voltage_end, 450_MHz);
+  EXPECT_TRUE(told.instant_power);
+  EXPECT_FALSE(told.energy_counter || told.averaged_power || told.activity_counters);
+}
+
+// The GPU does what the file says.
+TEST(SimChipFile, IsTheGpuThatRuns) {
+  const SimChip chip = card();
+  SimGpu gpu(chip, {});
+  EXPECT_EQ(gpu.power(), 10_W);
+  gpu.start(steady_work(chip, 50), {});
+  gpu.advance_to(Instant(490ms));
+  EXPECT_EQ(gpu.sm_clock(), 300_MHz);
+  gpu.advance_to(Instant(5s));
+  EXPECT_EQ(gpu.sm_clock(), 600_MHz);
+  EXPECT_NEAR(gpu.temperature().value(), 25 + 0.2 * 50, 0.1);
+  EXPECT_FALSE(gpu.sensors().shown().memory_utilisation);
+  gpu.start(steady_work(chip, 100), {});  // at every clock above the limit
+  gpu.advance_to(Instant(15s));
+  EXPECT_EQ(gpu.sm_clock(), 300_MHz);
+}
+
+TEST(SimChipFile, WithoutAVoltageCurveAllIsAsOnAnUnknownGpu) {
+  const SimChip chip = card("[[450, 700], [600, 1050]]", "\"unknown\"");
+  EXPECT_EQ(chip.voltage.at(600_MHz), 1);
+  EXPECT_FALSE(sim_capability(chip, 0).flat_voltage_end);
+  EXPECT_TRUE(all_workloads(chip).empty());
+}
+
+TEST(SimChipFile, RunsTheWorkloadsOfTheSameSilicon) {
+  const std::string kin = "[same_silicon]\nchip = \"V100-SXM2\"\nmemory_time = 1.5\n";
+  const SimChip chip = card("[thermal]", kin + "[thermal]");
+  EXPECT_EQ(all_workloads(chip).size(), all_workloads(chip_named("V100-SXM2")).size());
+  for (const char* name : {"V100-MaxQ", "Card-1", "v100-sxm2"}) {
+    const auto other = parse_sim_chip(
+        std::string(kCard) + "[same_silicon]\nchip = \"" + name + "\"\n", "card.toml");
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.error().code, Errc::bad_config);
+    EXPECT_NE(other.error().message.find("card.toml:40:8: no built-in chip"), std::string::npos)
+        << other.error().message;
+  }
+}
+
+TEST(SimChipFile, ThatOfACatalogueChipIsThatChip) {
+  for (const SimChip& chip : sim_chips()) {
+    const auto again = parse_sim_chip(*sim_chip_file(chip.name), "x.toml");
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(again->name, chip.name);
+    EXPECT_EQ(again->sm_clocks, chip.sm_clocks);
+  }
+}
+
+TEST(OpenSimChip, TakesANameOrAPath) {
+  const TableFolder folder;
+  folder.write("card", kCard);
+  EXPECT_EQ((*open_sim_chip("v100")).name, "V100-SXM2");
+  EXPECT_EQ((*open_sim_chip(folder.file("card"))).name, "Card-1");
+  EXPECT_EQ(open_sim_chip(folder.file("none.toml")).error().code, Errc::not_found);
+  EXPECT_EQ(open_sim_chip("card").error().code, Errc::not_found);
+}
+
 TEST(SimChips, ReferenceSensorsAreThoseOfThePublishedReplay) {
   for (const SimChip& chip : sim_chips()) {
     const SimChip reference = with_reference_sensors(chip);
@@ -167,7 +296,7 @@ TEST(SimChips, ReferenceSensorsAreThoseOfThePublishedReplay) {
     EXPECT_LE(counter.refresh, 10ms);  // the window ends at the reading
     EXPECT_EQ(reference.latency.median, 25ms);
     EXPECT_EQ(reference.latency.p99, 25ms);
-    EXPECT_STREQ(reference.name, chip.name);
+    EXPECT_EQ(reference.name, chip.name);
     EXPECT_EQ(reference.sensors.activity_window, chip.sensors.activity_window);
   }
 }

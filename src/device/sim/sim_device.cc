@@ -33,7 +33,7 @@ Sample SimDevice::make_sample(const ReadPlan& plan) {
   sample.power_usage = shown.power_usage;
   sample.power_instant = shown.power_instant;
   sample.power_average = shown.power_average;
-  if (plan.energy) sample.energy = shown.energy;
+  if (plan.energy && capability_.energy_counter) sample.energy = shown.energy;
   sample.temperature = gpu_.shown_temperature();
   sample.throttle_reasons = gpu_.throttle_reasons();
   // A second read within one window of the counter has nothing new to say.

@@ -247,7 +247,7 @@ class SimGpu {
     double joules = 0, work_done = 0;
   };
 
-  const SimChip& chip_;
+  const SimChip chip_;
   SimOptions options_;
   SimSensors sensors_;
   std::mt19937_64 random_;

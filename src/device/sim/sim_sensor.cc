@@ -60,10 +60,13 @@ struct SimSensors::Counter {
 
 SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed)
     : spec_(spec), step_(step), seed_(bits(seed, 0, 0)) {
-  utilisation_ = schedule(spec.utilisation.refresh, spec.utilisation.window);
-  usage_ = schedule(spec.usage.refresh, spec.usage.window);
-  if (spec.instant) instant_ = schedule(spec.instant->refresh, spec.instant->window);
-  if (spec.average) average_ = schedule(spec.average->refresh, spec.average->window);
+  const auto scheduled = [&](const auto& sensor) {
+    return schedule(sensor.refresh, sensor.window, sensor.lag);
+  };
+  utilisation_ = scheduled(spec.utilisation);
+  usage_ = scheduled(spec.usage);
+  if (spec.instant) instant_ = scheduled(*spec.instant);
+  if (spec.average) average_ = scheduled(*spec.average);
   energy_ = schedule(spec.energy_refresh, step);
   if (spec.activity_window) activity_ = schedule(*spec.activity_window, *spec.activity_window);
   if (spec.energy_sight) energy_sight_ = whole_steps(*spec.energy_sight, step);
@@ -76,17 +79,18 @@ SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed
   }
   std::int64_t longest = energy_.every + energy_lag_ + std::max<std::int64_t>(1, energy_sight_);
   for (const Schedule* each : {&utilisation_, &usage_, &instant_, &average_})
-    longest = std::max(longest, each->every + each->window);
+    longest = std::max(longest, each->every + each->window + each->lag);
   history_.resize(std::bit_ceil(static_cast<std::size_t>(longest + frozen_) + 1));
   activity_sums_.assign(activity_shares().size(), 0);
   activity_counts_.assign(activity_shares().size(), 0);
 }
 
 // Each counter has a phase of its own: nothing ties its refresh to a governor's tick.
-SimSensors::Schedule SimSensors::schedule(Duration refresh, Duration window) {
+SimSensors::Schedule SimSensors::schedule(Duration refresh, Duration window, Duration lag) {
   Schedule out{whole_steps(refresh, step_), whole_steps(window, step_), 0, 2 * ++streams_};
   const std::uint64_t phase = bits(seed_, out.stream, 0) % static_cast<std::uint64_t>(out.every);
   out.first = 1 + static_cast<std::int64_t>(phase);
+  if (lag > Duration::zero()) out.lag = whole_steps(lag, step_);
   return out;
 }
 
@@ -103,9 +107,8 @@ std::int64_t SimSensors::seen_now() const {
 
 double SimSensors::mean(double Sums::*quantity, const Schedule& schedule,
                         std::int64_t renewal) const {
-  const std::int64_t window = std::min(schedule.window, renewal);
-  return (sums_at(renewal).*quantity - sums_at(renewal - window).*quantity) /
-         static_cast<double>(window);
+  const std::int64_t end = renewal - schedule.lag, window = std::min(schedule.window, end);
+  return (sums_at(end).*quantity - sums_at(end - window).*quantity) / static_cast<double>(window);
 }
 
 // What a counter shows of what is true: its gain, and how that wanders.
@@ -120,7 +123,7 @@ double SimSensors::gain_at(std::int64_t step, std::uint64_t stream) const {
 std::optional<Fraction> SimSensors::utilisation(const Counter& counter,
                                                 std::optional<Fraction> before) const {
   const auto renewal = newest(utilisation_, seen_now());
-  if (!renewal) return before;
+  if (!renewal || *renewal <= utilisation_.lag) return before;
   if (mean(counter.unknown, utilisation_, *renewal) > 0) return std::nullopt;
   double points = mean(counter.sum, utilisation_, *renewal) * 100;
   // An idle GPU reads exactly 0: noise comes with work.
@@ -134,10 +137,12 @@ std::optional<Fraction> SimSensors::utilisation(const Counter& counter,
 }
 
 std::optional<Fraction> SimSensors::gpu_utilisation() const {
+  if (!spec_.utilisation.gpu) return std::nullopt;
   return utilisation({&Sums::gpu, &Sums::gpu_unknown, utilisation_.stream}, begun_.gpu_utilisation);
 }
 
 std::optional<Fraction> SimSensors::memory_utilisation() const {
+  if (!spec_.utilisation.memory) return std::nullopt;
   return utilisation({&Sums::memory, &Sums::memory_unknown, utilisation_.stream + 1},
                      begun_.memory_utilisation);
 }
@@ -145,11 +150,12 @@ std::optional<Fraction> SimSensors::memory_utilisation() const {
 std::optional<Watts> SimSensors::power(const Schedule& schedule,
                                        const PowerSensorSpec& spec) const {
   const auto renewal = newest(schedule, now_);
-  if (!renewal) return begun_.power_usage;
-  const double watts = mean(&Sums::power, schedule, *renewal) * spec_.power_gain;
+  if (!renewal || *renewal <= schedule.lag) return begun_.power_usage;
+  double watts = mean(&Sums::power, schedule, *renewal) * spec_.power_gain;
   const double noise = std::hypot(spec.noise.value(), spec.noise_share * watts);
-  if (noise <= 0) return Watts(watts);
-  return Watts(std::max(0.0, watts + noise * gauss(seed_, schedule.stream, *renewal)));
+  if (noise > 0) watts = std::max(0.0, watts + noise * gauss(seed_, schedule.stream, *renewal));
+  const double step = spec.step.value();
+  return Watts(step > 0 ? std::round(watts / step) * step : watts);
 }
 
 void SimSensors::begin_in(const OperatingPoint& point, Watts power) {

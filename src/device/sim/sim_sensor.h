@@ -49,10 +49,11 @@ class SimSensors {
   struct Schedule {
     std::int64_t every = 1, window = 1, first = 1;
     std::uint64_t stream = 0;
+    std::int64_t lag = 0;
   };
   struct Counter;
 
-  Schedule schedule(Duration refresh, Duration window);
+  Schedule schedule(Duration refresh, Duration window, Duration lag = {});
   std::int64_t seen_now() const;
   double mean(double Sums::*quantity, const Schedule& schedule, std::int64_t renewal) const;
   const Sums& sums_at(std::int64_t step) const;

@@ -120,6 +120,53 @@ TEST(SimSensors, AnIdleGpuShowsNoNoise) {
   }
 }
 
+TEST(SimSensors, UtilisationIsShownInStepsOfAChip) {
+  SensorSpec spec = utilisation_of(10ms, 10ms, 0);
+  spec.utilisation.step_points = 5;
+  SimSensors sensors(spec, kStep, 3);
+  for (int points = 0; points <= 100; ++points) {
+    sensors.step(busy_at(points / 100.0), 100_W);
+    EXPECT_NEAR(std::remainder(gpu_points(sensors), 5), 0, 1e-9) << points;
+    EXPECT_NEAR(gpu_points(sensors), points, 2.5) << points;
+  }
+}
+
+// Of a ramp of a point (a watt) each step the reading of a window of one step is late by the lag.
+TEST(SimSensors, ALagShowsWhatWasTrueSoLongAgo) {
+  SensorSpec spec = utilisation_of(10ms, 10ms, 0);
+  spec.utilisation.lag = 200ms;
+  spec.usage = {.refresh = 10ms, .window = 10ms, .lag = 300ms};
+  SimSensors sensors(spec, kStep, 3);
+  sensors.begin_in(busy_at(0), 7_W);
+  for (int i = 1; i <= 90; ++i) {
+    sensors.step(busy_at(i / 100.0), Watts(i));
+    EXPECT_NEAR(gpu_points(sensors), std::max(0, i - 20), 1e-9) << i;
+    EXPECT_NEAR(sensors.shown().power_usage->value(), i <= 30 ? 7 : i - 30, 1e-9) << i;
+  }
+}
+
+TEST(SimSensors, PowerIsShownInStepsOfAChip) {
+  SensorSpec spec = spec_of("V100-SXM2");
+  spec.usage = {.refresh = 10ms, .window = 10ms, .step = 3_W};
+  SimSensors sensors(spec, kStep, 3);
+  for (int watts = 0; watts <= 100; ++watts) {
+    sensors.step(busy_at(1), Watts(watts));
+    EXPECT_EQ(std::remainder(sensors.shown().power_usage->value(), 3), 0) << watts;
+    EXPECT_NEAR(sensors.shown().power_usage->value(), watts, 1.5) << watts;
+  }
+}
+
+TEST(SimSensors, ACounterThatAChipDoesNotHaveIsNotShown) {
+  SensorSpec spec = utilisation_of(10ms, 10ms, 0);
+  spec.utilisation.memory = false;
+  SimSensors sensors(spec, kStep, 3);
+  sensors.begin_in(busy_at(0.5), 100_W);
+  EXPECT_FALSE(sensors.shown().memory_utilisation);
+  for (int i = 0; i < 20; ++i) sensors.step(busy_at(0.5), 100_W);
+  EXPECT_EQ(sensors.shown().gpu_utilisation, percent(50));
+  EXPECT_FALSE(sensors.shown().memory_utilisation);
+}
+
 TEST(SimSensors, UtilisationThatIsNotKnownThroughoutTheWindowIsNotShown) {
   SimSensors sensors(utilisation_of(10ms, 100ms, 0), kStep, 3);
   for (int i = 0; i < 20; ++i) sensors.step(OperatingPoint{}, 100_W);

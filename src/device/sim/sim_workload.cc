@@ -36,7 +36,19 @@ struct Csv {
   std::vector<Row> rows;
 };
 
+// Beyond any measurement: each application has a point for each of the chip's clocks.
+constexpr std::size_t kLargestTable = std::size_t{64} << 20;  // bytes
+constexpr std::size_t kMostRows = 100'000, kMostColumns = 1025, kMostApplications = 1000;
+
+Error too_many(std::string_view file, std::size_t line, const char* what, std::size_t allowed) {
+  return {Errc::bad_data,
+          fmt::format("{}:{}: too many {}: allowed are {}", file, line, what, allowed)};
+}
+
 Result<Csv> parse_csv(std::string_view text, std::string_view file) {
+  if (text.size() > kLargestTable)
+    return Error{Errc::bad_data,
+                 fmt::format("{}: {} bytes: allowed are {}", file, text.size(), kLargestTable)};
   Csv csv;
   std::size_t number = 0;
   for (const std::string_view raw : split(text, '\n')) {
@@ -45,6 +57,8 @@ Result<Csv> parse_csv(std::string_view text, std::string_view file) {
     if (line.empty() || line.front() == '#') continue;
     auto cells = split(line, ',');
     for (auto& cell : cells) cell = trim(cell);
+    if (cells.size() > kMostColumns) return too_many(file, number, "columns", kMostColumns);
+    if (csv.rows.size() == kMostRows) return too_many(file, number, "rows", kMostRows);
     if (csv.header.empty()) {
       csv.header = std::move(cells);
       csv.header_line = number;
@@ -212,6 +226,8 @@ Result<Table> parse_clock_table(std::string_view text, std::string_view file,
   Table table;
   order.clear();
   for (const auto& row : csv.rows) {
+    if (order.size() == kMostApplications)
+      return too_many(file, row.line, "applications", kMostApplications);
     Curve curve;
     for (std::size_t i = 0; i < clocks.size(); ++i) {
       const auto value = parse_double(row.cells[i + 1]);
@@ -421,6 +437,7 @@ bool shows_counters(const Workload& workload) {
 }
 
 Result<std::vector<Workload>> built_in_workloads(const SimChip& chip) {
+  if (!chip.voltage_known) return std::vector<Workload>{};  // their power follows the voltage
   const auto fits = TRY(parse_workload_fits(kBuiltInWorkloads, "data/workloads.csv"));
   const auto own = [&](const std::string& name) {
     return std::any_of(fits.begin(), fits.end(), [&](const WorkloadFit& fit) {
