@@ -26,6 +26,8 @@ struct Progress {
   // Of the rate, relative. Of launches: how far windows of this work are from its kernels' usual
   // shares, on average. 0: the application's count is taken as it is.
   double rate_uncertainty = 0;
+  // Another number: another process counts. 0: it is not known which.
+  std::uint64_t process = 0;
 
   bool operator==(const Progress&) const = default;
 };

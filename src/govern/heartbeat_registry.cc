@@ -82,6 +82,7 @@ HeartbeatRegistry::HeartbeatSource* HeartbeatRegistry::source_for(
   if (!make_room(sources_, key.uid, time)) return nullptr;
   sources_.push_back({std::move(key)});
   sources_.back().heard = time;
+  sources_.back().number = ++numbers_;
   return &sources_.back();
 }
 
@@ -98,7 +99,7 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
   if (found == nullptr) return;
   HeartbeatSource& source = *found;
   if (accepted) source.process = accepted;
-  if (message.done) source.count.add(progress_of(message, time), runs_);
+  if (message.done) source.add(progress_of(message, time), runs_);
   source.heard = time;
   if (!message.phase.empty()) source.phase = message.phase;
   if (message.max_loss) source.max_loss = message.max_loss;
@@ -118,7 +119,7 @@ void HeartbeatRegistry::add_launches(const LaunchProgress& progress,
   if (found == nullptr) return;
   HeartbeatSource& source = *found;
   source.process = process;
-  source.count.add(progress_of(*progress.state, progress.time), runs_);
+  source.add(progress_of(*progress.state, progress.time), runs_);
   source.heard = progress.time;
   source.phase = launch_phase_name(progress.state->phase);
 }

@@ -95,12 +95,17 @@ class HeartbeatRegistry {
   // A process that sends beats, or launches; one that names GPUs is one source for each.
   struct HeartbeatSource : SourceKey {
     std::optional<ProcessFacts> process;
+    std::uint64_t number = 0;  // of the source, among all so far
     ProgressCount count;
     std::string phase;                 // until it names another
     std::optional<Fraction> max_loss;  // until it asks for another
     Instant heard{};
     std::vector<ProcessId> of;  // the tenants that its last fresh beat was placed on
     bool of_launches() const { return kind == ProgressSource::launches; }
+    void add(Progress progress, std::uint64_t& runs) {
+      progress.process = number;
+      count.add(std::move(progress), runs);
+    }
   };
   // On one GPU, a source and the tenants that it speaks of; none: root speaks of the GPU itself.
   struct GpuHeartbeat {
@@ -148,6 +153,7 @@ class HeartbeatRegistry {
   std::vector<Allowance> allowances_;
   BeatCounts counts_;
   std::uint64_t runs_ = 0;  // of all counts
+  std::uint64_t numbers_ = 0;  // of sources
 };
 
 }  // namespace derate

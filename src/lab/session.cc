@@ -205,6 +205,7 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
   if (!LaunchPhases::counts_work(*state)) return;
   each.seen.progress = progress_of(*state, each.gpu.now());
   each.seen.progress->run += *each.part * kMostRuns;
+  each.seen.progress->process = *each.part;
   each.seen.phase = launch_phase_name(state->phase);
 }
 
@@ -225,7 +226,10 @@ void Session::report_work() {
         work.may_wait = !spec_.in_step;
       }
       if (beats)
-        work.progress = Progress{.run = *each.part, .done = job.done, .time = each.gpu.now()};
+        work.progress = Progress{.run = *each.part,
+                                 .done = job.done,
+                                 .time = each.gpu.now(),
+                                 .process = *each.part};
       if (each.launches) {
         see_launches(each, job);
         work.progress = each.seen.progress;

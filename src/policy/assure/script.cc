@@ -19,7 +19,10 @@ Script::Work Script::work_at(const Estimate& estimate) {
   }
   const bool ended = idle_since && estimate.time - *idle_since > kNewJobAfter;
   idle_since.reset();
-  return !last || anew || ended ? Work::begins : Work::goes_on;
+  const std::uint64_t counts = estimate.work.progress ? estimate.work.progress->process : 0;
+  const bool another = counts != 0 && process != 0 && counts != process;
+  if (counts != 0) process = counts;
+  return !last || anew || ended || another ? Work::begins : Work::goes_on;
 }
 
 Duration Script::unread_for(Instant now) {

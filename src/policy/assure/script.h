@@ -15,6 +15,7 @@ struct Script {
   Instant since{};  // in this stage
   std::optional<Instant> last, idle_since, unread_since;
   bool anew = false;     // the next work is begun with in its midst
+  std::uint64_t process = 0;  // that counted the work last; 0: not known
   bool by_name = false;  // a phase is taken up by what launches tell, not by what is read
   struct Request {
     Megahertz clock{};
@@ -24,6 +25,7 @@ struct Script {
 
   // Whether there is work. A GPU without kernels pauses, then rests, then its job has ended; a job
   // begins with the first kernels after that.
+  // Where another process counts the work, another job has begun, too.
   enum class Work { pauses, rests, has_ended, begins, goes_on };
   Work work_at(const Estimate& estimate);
   // For how long the present clock has been requested.

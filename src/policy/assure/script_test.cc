@@ -67,5 +67,23 @@ TEST_F(Scripted, ARequestIsTimedWhenItIsOfAnotherClock) {
   EXPECT_FALSE(script_.asked.probing);
 }
 
+// Jobs of one program that follow each other at once: another process, another job.
+TEST(Script, AnotherProcessThatCountsBeginsAJob) {
+  Script script;
+  Estimate estimate;
+  estimate.gpu_utilisation = Fraction(1);
+  const auto at = [&](std::uint64_t process) {
+    script.last = estimate.time;
+    estimate.time += std::chrono::milliseconds(200);
+    estimate.work.progress = Progress{.process = process};
+    return script.work_at(estimate);
+  };
+  EXPECT_EQ(at(1), Script::Work::goes_on);
+  EXPECT_EQ(at(1), Script::Work::goes_on);
+  EXPECT_EQ(at(0), Script::Work::goes_on);  // not known
+  EXPECT_EQ(at(2), Script::Work::begins);
+  EXPECT_EQ(at(2), Script::Work::goes_on);
+}
+
 }  // namespace
 }  // namespace derate
