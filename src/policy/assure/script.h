@@ -24,8 +24,7 @@ struct Script {
   } asked;
 
   // Whether there is work. A GPU without kernels pauses, then rests, then its job has ended; a job
-  // begins with the first kernels after that.
-  // Where another process counts the work, another job has begun, too.
+  // begins with the first kernels after that, and where another process counts the work.
   enum class Work { pauses, rests, has_ended, begins, goes_on };
   Work work_at(const Estimate& estimate);
   // For how long the present clock has been requested.
