@@ -248,9 +248,11 @@ void DatagramFilter::State::let_go(int socket, int to) {
   {
     const std::lock_guard lock(mutex);
     holds = ends;
-    if (!ends) ::close(socket);
+    if (!ends) {
+      ::close(socket);
+      return;
+    }
   }
-  if (!holds) return;
   pollfd gone{to, 0, 0};
   while ((gone.revents & (POLLHUP | POLLERR)) == 0 && ::poll(&gone, 1, -1) >= 0) {
   }

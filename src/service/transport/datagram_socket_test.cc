@@ -42,6 +42,19 @@ class DatagramFilterTest : public testing::Test {
     return out;
   }
 
+  // Sends files whose close lingers, and keeps none. Returns their peers, without which no close
+  // lingers.
+  static std::vector<UniqueFd> send_lingering(const UniqueFd& from, int files) {
+    std::vector<UniqueFd> peers;
+    for (int i = 0; i < files; ++i) {
+      Connection slow = lingering();
+      send_file(from.get(), slow.ours.get());
+      slow.ours = UniqueFd();
+      peers.push_back(std::move(slow.theirs));
+    }
+    return peers;
+  }
+
   const Folder folder_{0755};
   const std::string path_ = folder_.file("any.sock");
   std::shared_ptr<HangingThreads> hanging_ = std::make_shared<HangingThreads>();
@@ -111,13 +124,7 @@ TEST_F(DatagramFilterTest, WhatHangsKeepsNothingButItself) {
 // The thread that has the socket ends and closes the messages that were not received.
 TEST_F(DatagramFilterTest, TheEndClosesWhatIsInTheQueue) {
   const UniqueFd from = caller();
-  std::vector<UniqueFd> peers;
-  for (int i = 0; i < 5; ++i) {
-    Connection slow = lingering();
-    send_file(from.get(), slow.ours.get());
-    slow.ours = UniqueFd();
-    peers.push_back(std::move(slow.theirs));
-  }
+  const std::vector<UniqueFd> peers = send_lingering(from, 5);
   SystemClock clock;
   const Instant begun = clock.now();
   { const DatagramSocket gone = std::move(socket_); }
@@ -133,13 +140,7 @@ TEST_F(DatagramFilterTest, TheEndNeverHangsHoweverItMeetsTheThread) {
     auto socket = std::make_optional(*DatagramSocket::bind(
         path, [](uid_t uid) { return uid; }, is_memory, std::make_shared<HangingThreads>()));
     const UniqueFd from = caller_of(path);
-    std::vector<UniqueFd> peers;
-    for (int file = 0; file < 3; ++file) {
-      Connection slow = lingering();
-      send_file(from.get(), slow.ours.get());
-      slow.ours = UniqueFd();
-      peers.push_back(std::move(slow.theirs));
-    }
+    const std::vector<UniqueFd> peers = send_lingering(from, 3);
     clock.sleep_until(clock.now() + std::chrono::microseconds(10 * i));
     const Instant begun = clock.now();
     socket.reset();
