@@ -102,7 +102,7 @@ TEST(TokenGate, KeepsThoseThatWereUsedLast) {
   EXPECT_EQ(asked_at_once(gate, "Bearer 1", clock.now()), TokenGate::kOfUnknown);
 }
 
-// One user's guesses do not delay another user's unknown token, as after the agent's start. However
+// A user's guesses do not delay another user's unknown token, as after the agent's start. However
 // many users guess, each has some allowance.
 TEST(TokenGate, WhoTriesTokensKeepsNobodysNewOneOut) {
   TokenGate gate;

@@ -27,7 +27,7 @@ Result<std::vector<SimChip>> named_chips(const SimServeOptions& options) {
   return out;
 }
 
-// One a GPU.
+// The chip of each GPU.
 Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options,
                                              const std::vector<SimChip>& named) {
   std::vector<const SimChip*> chips;

@@ -87,7 +87,7 @@ struct ChipFile {
     double leakage_per_kelvin = 0.015;
   } thermal;
   struct {
-    double median_s = 0.02, p99_s = 0.15;
+    double median_s = 0.02, p99_s = 0.15, rise_s = 0;
   } switching;
   ChipSensors sensors;
   std::vector<ChipClocks> lower_memory_clocks;
@@ -176,6 +176,9 @@ void visit_chip_physics(auto& c, auto& visit) {
          c.switching.median_s, 0, kMostSeconds);
   change("p99_s", "s", "99th percentile; the median's value makes it constant", c.switching.p99_s,
          0, kMostSeconds);
+  change("rise_s", "s",
+         "instead of both, the time to a clock above the present one; 0: no exception",
+         c.switching.rise_s, 0, kMostSeconds);
 }
 
 void visit_chip_power_sensor(auto& s, auto& visit, const char* name, const char* shown) {

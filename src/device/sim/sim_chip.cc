@@ -103,20 +103,20 @@ void set_flat_voltage_end(SimChip& chip, const ChipFile& file) {
 
 SimChip made_of(const ChipFile& file) {
   const double limit = *file.power.default_w;
-  SimChip out{
-      .name = file.name,
-      .product = file.product,
-      .architecture = *architecture_of(file.architecture),
-      .sm_clocks = megahertz(sm_clocks(file.clocks)),
-      .memory_clock = Megahertz(*file.clocks.memory_mhz),
-      .power_limits = {Watts(file.power.lowest_w.value_or(limit)),
-                       Watts(file.power.highest_w.value_or(limit)), Watts(limit)},
-      .power_limit_fixed = file.power.fixed,
-      .voltage = voltage_of(file),
-      .idle_power = ClockCurve(file.idle.points),
-      .thermal = thermal_of(file),
-      .latency = {from_seconds(file.switching.median_s), from_seconds(file.switching.p99_s)},
-      .sensors = sensors_of(file.sensors)};
+  SimChip out{.name = file.name,
+              .product = file.product,
+              .architecture = *architecture_of(file.architecture),
+              .sm_clocks = megahertz(sm_clocks(file.clocks)),
+              .memory_clock = Megahertz(*file.clocks.memory_mhz),
+              .power_limits = {Watts(file.power.lowest_w.value_or(limit)),
+                               Watts(file.power.highest_w.value_or(limit)), Watts(limit)},
+              .power_limit_fixed = file.power.fixed,
+              .voltage = voltage_of(file),
+              .idle_power = ClockCurve(file.idle.points),
+              .thermal = thermal_of(file),
+              .latency = {from_seconds(file.switching.median_s), from_seconds(file.switching.p99_s),
+                          from_seconds(file.switching.rise_s)},
+              .sensors = sensors_of(file.sensors)};
   for (const ChipClocks& lower : file.lower_memory_clocks)
     out.lower_memory_clocks.push_back({Megahertz(*lower.memory_mhz), megahertz(sm_clocks(lower))});
   out.voltage_known = !file.voltage.unknown;

@@ -248,6 +248,16 @@ TEST(SimChipFile, IsTheGpuThatRuns) {
   EXPECT_EQ(gpu.sm_clock(), 300_MHz);
 }
 
+TEST(SimChipFile, ClocksRiseAsLateAsItSays) {
+  const SimChip chip = card("p99_s = 0.5", "p99_s = 0.5\nrise_s = 2");
+  SimGpu gpu(chip, {});
+  gpu.start(steady_work(chip, 50), {});
+  gpu.advance_to(Instant(1990ms));
+  EXPECT_EQ(gpu.sm_clock(), 300_MHz);
+  gpu.advance_to(Instant(2100ms));
+  EXPECT_EQ(gpu.sm_clock(), 600_MHz);
+}
+
 TEST(SimChipFile, WithoutAVoltageCurveAllIsAsOnAnUnknownGpu) {
   const SimChip chip = card("[[450, 700], [600, 1050]]", "\"unknown\"");
   EXPECT_EQ(chip.voltage.at(600_MHz), 1);

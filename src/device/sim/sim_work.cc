@@ -56,7 +56,7 @@ class Steps final : public SimWork {
   std::vector<double> beyond_;
 };
 
-// One phase turns into another (WorkChange).
+// A phase turns into another (WorkChange).
 class Change final : public SimWork {
  public:
   explicit Change(const Workload& workload) : workload_(workload), now_(workload.phases.front()) {}

@@ -142,6 +142,8 @@ struct DatagramFilter::State {
   SystemClock clock = {};
   std::mutex mutex = {};
   std::map<uid_t, Instant> last = {};  // time of the last unwanted file, by person
+  bool holds = false;                  // a thread has the socket, or will have it
+  bool ends = false;                   // the thread that has it closes it after the serving thread
 
   bool may_hang(uid_t of);
   bool is_wanted(const Message& message) const;
@@ -149,6 +151,7 @@ struct DatagramFilter::State {
   std::optional<uid_t> may_hang_now(const KeptFiles& kept);
   std::optional<uid_t> read(int socket, int to, KeptFiles& kept);
   void run(int socket, int to);
+  void let_go(int socket, int to);
   bool pass_on(int to, Message& message, std::span<const char> text) const;
 };
 
@@ -239,12 +242,28 @@ std::optional<uid_t> DatagramFilter::State::read(int socket, int to, KeptFiles& 
   }
 }
 
-// The serving thread has its own descriptor of the socket, or has closed it. If a close hangs from
-// here on, this thread holds only the kept files.
+// The last close of the socket closes the files in its queue, and may hang. So the serving thread's
+// close must not be the last one: once it ends, this thread waits for it.
+void DatagramFilter::State::let_go(int socket, int to) {
+  {
+    const std::lock_guard lock(mutex);
+    holds = ends;
+    if (!ends) {
+      ::close(socket);
+      return;
+    }
+  }
+  pollfd gone{to, 0, 0};
+  while ((gone.revents & (POLLHUP | POLLERR)) == 0 && ::poll(&gone, 1, -1) >= 0) {
+  }
+  ::close(socket);
+}
+
+// If a close hangs after the socket's, this thread holds only the kept files.
 void DatagramFilter::State::run(int socket, int to) {
   KeptFiles kept;
   const auto hangs = read(socket, to, kept);
-  ::close(socket);
+  let_go(socket, to);
   Message end;
   end.facts.is_last = 1;
   (void)pass_on(to, end, {});
@@ -269,17 +288,25 @@ DatagramFilter::DatagramFilter(UniqueFd socket, Wanted wanted, PersonOf person,
 // If no thread can be started now, the next receive() tries again.
 void DatagramFilter::begin() {
   if (begun_.valid()) begun_.wait();  // no wait: that thread has sent its last message
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->holds = true;
+  }
   begun_ = start_apart({socket_.get(), in_.get()}, [state = state_, socket = socket_.get(),
                                                     to = in_.get()] { state->run(socket, to); });
   has_thread_ = true;
 }
 
 // A thread keeps the socket longer than this object, so that the thread closes the files in its
-// queue.
+// queue. Only if there is none and none can be started does the serving thread close them.
 DatagramFilter::~DatagramFilter() {
-  char text = 0;
-  for (int left = 256; left > 0 && receive({&text, 1}); --left) {
+  bool held = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ends = true;
+    held = state_->holds;
   }
+  if (!held && in_.valid()) begin();
   if (begun_.valid()) begun_.wait();
   socket_ = UniqueFd();
   out_ = UniqueFd();

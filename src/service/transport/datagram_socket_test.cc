@@ -28,9 +28,10 @@ UniqueFd sealed_memory() {
 // In these tests, files in memory (memfd) are wanted.
 class DatagramFilterTest : public testing::Test {
  protected:
-  UniqueFd caller() const {
+  UniqueFd caller() const { return caller_of(path_); }
+  static UniqueFd caller_of(const std::string& path) {
     UniqueFd out = new_datagram_socket();
-    const sockaddr_un address = *address_of(path_);
+    const sockaddr_un address = *address_of(path);
     CHECK(::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
     return out;
   }
@@ -39,6 +40,19 @@ class DatagramFilterTest : public testing::Test {
     std::optional<Datagram> out;
     (void)becomes_true([&] { return (out = socket_.receive(text_)).has_value(); });
     return out;
+  }
+
+  // Sends files whose close lingers, and keeps none. Returns their peers, without which no close
+  // lingers.
+  static std::vector<UniqueFd> send_lingering(const UniqueFd& from, int files) {
+    std::vector<UniqueFd> peers;
+    for (int i = 0; i < files; ++i) {
+      Connection slow = lingering();
+      send_file(from.get(), slow.ours.get());
+      slow.ours = UniqueFd();
+      peers.push_back(std::move(slow.theirs));
+    }
+    return peers;
   }
 
   const Folder folder_{0755};
@@ -110,18 +124,28 @@ TEST_F(DatagramFilterTest, WhatHangsKeepsNothingButItself) {
 // The thread that has the socket ends and closes the messages that were not received.
 TEST_F(DatagramFilterTest, TheEndClosesWhatIsInTheQueue) {
   const UniqueFd from = caller();
-  std::vector<UniqueFd> peers;
-  for (int i = 0; i < 5; ++i) {
-    Connection slow = lingering();
-    send_file(from.get(), slow.ours.get());
-    slow.ours = UniqueFd();
-    peers.push_back(std::move(slow.theirs));
-  }
+  const std::vector<UniqueFd> peers = send_lingering(from, 5);
   SystemClock clock;
   const Instant begun = clock.now();
   { const DatagramSocket gone = std::move(socket_); }
   EXPECT_LT(clock.now() - begun, 5s);
   EXPECT_TRUE(becomes_true([&] { return ::send(from.get(), "x", 1, 0) < 0; }));
+}
+
+// A thread that has an unwanted file closes the socket and ends, at whatever moment the end comes.
+TEST_F(DatagramFilterTest, TheEndNeverHangsHoweverItMeetsTheThread) {
+  SystemClock clock;
+  for (int i = 0; i < 40; ++i) {
+    const std::string path = folder_.file(std::to_string(i) + ".sock");
+    auto socket = std::make_optional(*DatagramSocket::bind(
+        path, [](uid_t uid) { return uid; }, is_memory, std::make_shared<HangingThreads>()));
+    const UniqueFd from = caller_of(path);
+    const std::vector<UniqueFd> peers = send_lingering(from, 3);
+    clock.sleep_until(clock.now() + std::chrono::microseconds(10 * i));
+    const Instant begun = clock.now();
+    socket.reset();
+    ASSERT_LT(clock.now() - begun, 5s) << i;
+  }
 }
 
 }  // namespace

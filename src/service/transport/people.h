@@ -20,7 +20,7 @@ class People {
   PersonOf person() const {
     return [ids = ids_](uid_t uid) { return ids->person_of(uid); };
   }
-  // Looks for changes every kEvery. One thread calls it often. It never blocks.
+  // Looks for changes every kEvery. Call it often, from a single thread. It never blocks.
   void look(Instant now) {
     if (now < next_) return;
     next_ = now + kEvery;
