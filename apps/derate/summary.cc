@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/json.h"
@@ -92,6 +93,13 @@ std::string progress_text(const GpuFigures& figures) {
     add("kernel launches", figures.launches,
         fmt::format(" (shares of kernels within {:.1f} %)", 100 * *figures.launch_unsteadiness));
   return out.empty() ? "counters" : out + "else counters";
+}
+
+std::string beats_moved_text(double by) {
+  return fmt::format(
+      "at one clock their rate {} by {:.0f} % while power did not move: they may stand for unequal "
+      "work, and the promise rests on them",
+      by > 0 ? "rose" : "fell", 100 * std::abs(by));
 }
 
 // What was saved, and of a simulated GPU what that is in truth.
@@ -227,6 +235,8 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   line(summary.dry_run ? "would lock" : "locked",
        histogram_text(figures.asked_clocks, figures.released));
   if (summary.hears_beats) line("progress", progress_text(figures));
+  if (summary.hears_beats && figures.heartbeats_moved)
+    line("beats", beats_moved_text(*figures.heartbeats_moved));
   if (figures.in_step > Duration::zero()) line("in step", in_step_text(figures));
   line("promise", verdict_of(summary, figures).text);
   if (const std::string saved = saved_text(summary, figures); !saved.empty())
@@ -282,6 +292,7 @@ Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
     out["launches_seconds"] = seconds(figures.launches);
     if (figures.launch_unsteadiness)
       out["launch_unsteadiness_ratio"] = *figures.launch_unsteadiness;
+    if (figures.heartbeats_moved) out["heartbeats_moved_ratio"] = *figures.heartbeats_moved;
   }
   if (!figures.last_error.empty()) out["last_error"] = figures.last_error;
   if (summary.twin)

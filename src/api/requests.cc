@@ -290,6 +290,10 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(optional_field("launch_unsteadiness_ratio",
                        "how far windows of it were from its kernels' usual shares, on average"),
         m.launch_unsteadiness_ratio);
+  visit(optional_field("heartbeats_moved_ratio",
+                       "how far their rate moved at one clock while power did not; absent: by less "
+                       "than 0.05"),
+        m.heartbeats_moved_ratio);
   visit(optional_field("saving", "as it is estimated; absent: not known"), m.saving);
   visit(optional_field("promised_performance_ratio", "absent: nothing is promised"),
         m.promised_performance_ratio);

@@ -358,7 +358,7 @@ struct RunGpuView {
   std::vector<ClockTimeView> clocks, asked_clocks;
   double released_seconds = 0, power_cap_seconds = 0, thermal_seconds = 0;
   double heartbeats_seconds = 0, launches_seconds = 0;
-  std::optional<double> launch_unsteadiness_ratio;
+  std::optional<double> launch_unsteadiness_ratio, heartbeats_moved_ratio;
   std::optional<SavingView> saving;
   std::optional<double> promised_performance_ratio, expected_performance_ratio, clock_ratio;
   double expected_coverage_ratio = 0;

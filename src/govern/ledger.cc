@@ -65,6 +65,7 @@ void Ledger::add(const Record& record) {
   last_locked_ = record.actuation.locked;
   last_expected_ = record.decision.expected_performance;
   const WorkStatus& work = record.estimate.work;
+  beats_.add(record.estimate);
   last_progress_ = work.progress;
   last_in_step_ = work.step_group.has_value();
   last_straggles_ = last_in_step_ && !work.straggles.empty();
@@ -84,6 +85,7 @@ GpuFigures Ledger::figures() const {
   out.clocks = measured_.bins();
   if (out.launches > Duration::zero())
     out.launch_unsteadiness = unsteadiness_seconds_ / seconds(out.launches);
+  out.heartbeats_moved = beats_.moved();
   if (expected_time_ > 0) out.expected_performance = Fraction(expected_seconds_ / expected_time_);
   if (total_ > Duration::zero()) {
     out.expected_coverage = Fraction(expected_time_ / seconds(total_));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/record.h"
+#include "signal/beat_rates.h"
 #include "telemetry/clock_histogram.h"
 #include "telemetry/energy_meter.h"
 
@@ -26,6 +27,7 @@ struct GpuFigures {
   Duration released{}, capped{}, thermal{};   // capped: the power cap was in force
   Duration heartbeats{}, launches{};          // while they told how far the work was
   std::optional<double> launch_unsteadiness;  // Progress::rate_uncertainty, on average
+  std::optional<double> heartbeats_moved;     // BeatRates::moved
   Duration in_step{}, straggled{};            // as one of a unit (govern/group); slower than those
   std::string straggled_why;                  // the last time
   std::optional<Saving> saving;  // that the policy estimates; empty for one without curves
@@ -57,6 +59,7 @@ class Ledger {
   Megahertz highest_;
   EnergyMeter energy_;
   ClockHistogram measured_;
+  BeatRates beats_;
   GpuFigures sums_;  // but for those that are made of the members here
   Duration total_{};
   double unsteadiness_seconds_ = 0;  // of launches, x time

@@ -42,6 +42,20 @@ TEST(Ledger, EachRecordHoldsUntilTheNext) {
   EXPECT_EQ(ledger.energy().total(), 400_J);
 }
 
+TEST(Ledger, HeartbeatsWhoseRateMovesAtOneClockAreReported) {
+  Ledger ledger(1500_MHz);
+  for (int s = 0; s <= 90; ++s) {
+    Record record = at(std::chrono::seconds(s), 1200_MHz);
+    record.estimate.sm_clock = 1200_MHz;
+    record.estimate.power = 100_W;
+    record.estimate.work.progress =
+        Progress{.done = s < 45 ? 10.0 * s : 450 + 12.0 * (s - 45), .time = record.time};
+    ledger.add(record);
+  }
+  ASSERT_TRUE(ledger.figures().heartbeats_moved);
+  EXPECT_NEAR(*ledger.figures().heartbeats_moved, 0.2, 0.05);
+}
+
 TEST(Ledger, ExpectedPerformanceIsOverTheTimeThatHasOne) {
   Ledger ledger(1500_MHz);
   Record modelled = at(1s, 1200_MHz);

@@ -9,6 +9,21 @@ void LinearBelief::set_covariance(std::size_t i, std::size_t j, double value) {
   covariance_[i * kMost + j] = covariance_[j * kMost + i] = value;
 }
 
+std::size_t LinearBelief::append(double variance) {
+  const std::size_t at = size_++;
+  set_covariance(at, at, variance);
+  return at;
+}
+
+void LinearBelief::add(std::size_t i, std::size_t j, double factor) {
+  mean_[i] += factor * mean_[j];
+  const double own = covariance(i, i) + 2 * factor * covariance(i, j) +
+                     factor * factor * covariance(j, j);
+  for (std::size_t k = 0; k < size_; ++k)
+    if (k != i) set_covariance(i, k, covariance(i, k) + factor * covariance(j, k));
+  set_covariance(i, i, std::max(0.0, own));
+}
+
 // The Kalman update of one scalar reading. Both halves of the covariance are set from one, so that
 // it stays symmetric; a variance that rounding takes below zero is zero.
 void LinearBelief::observe(const Row& row, double value, double variance) {

@@ -27,6 +27,11 @@ class LinearBelief {
   // Of i and j, and of j and i.
   void set_covariance(std::size_t i, std::size_t j, double value);
 
+  // One more coefficient, independent of the others, of mean 0. Returns its place.
+  std::size_t append(double variance);
+  // Coefficient i grows by `factor` times coefficient j.
+  void add(std::size_t i, std::size_t j, double factor);
+
   // A reading of row * coefficients with this variance. Cost: O(size^2), nothing allocated.
   void observe(const Row& row, double value, double variance);
   // Of row * coefficients.

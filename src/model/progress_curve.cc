@@ -94,6 +94,8 @@ Belief ProgressCurve::reading(std::size_t counter, double x) const {
   return belief_.project(row(counter, x));
 }
 
+double ProgressCurve::level(std::size_t counter) const { return belief_.mean(level_of(counter)); }
+
 double ProgressCurve::level_sd(std::size_t counter) const {
   return std::sqrt(belief_.covariance(level_of(counter), level_of(counter)));
 }
@@ -118,6 +120,22 @@ double ProgressCurve::bias_beyond_prior(std::size_t counter, double x) const {
 void ProgressCurve::drift(std::size_t counter, double variance) {
   const std::size_t at = level_of(counter);
   belief_.set_covariance(at, at, belief_.covariance(at, at) + variance);
+}
+
+void ProgressCurve::add_trend(std::size_t counter, double sd) {
+  trend_ = Trend{level_of(counter), belief_.append(sd * sd)};
+}
+
+void ProgressCurve::pass(const Passage& passage) {
+  const auto& [level, at] = *trend_;
+  belief_.add(level, at, passage.seconds);
+  belief_.set_covariance(level, level, belief_.covariance(level, level) + passage.level_variance);
+  belief_.set_covariance(at, at, belief_.covariance(at, at) + passage.trend_variance);
+}
+
+Belief ProgressCurve::trend() const {
+  if (!trend_) return {};
+  return {belief_.mean(trend_->at), std::sqrt(belief_.covariance(trend_->at, trend_->at))};
 }
 
 void ProgressCurve::age(double share, double level_variance) {

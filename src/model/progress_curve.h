@@ -16,6 +16,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,7 @@ class ProgressCurve {
   double sd_with_level(std::size_t counter, double x) const;
   // What counter k would show, in logs, its own noise left out.
   Belief reading(std::size_t counter, double x) const;
+  double level(std::size_t counter) const;
   // How well the level of counter k is known; very large before its first reading.
   double level_sd(std::size_t counter) const;
   // How far the bias of counter k lies from what its prior says, in the prior's standard deviations
@@ -67,6 +69,17 @@ class ProgressCurve {
 
   // The level of counter k may have moved: its variance grows by that.
   void drift(std::size_t counter, double variance);
+  // The level of counter k moves by itself from now on, by so much of its log a second: 0 +- `sd`
+  // before anything is observed. Once, of one counter.
+  void add_trend(std::size_t counter, double sd);
+  // Time goes on: that level follows its trend. Both variances are of what else may have moved it,
+  // and of how the trend may have changed.
+  struct Passage {
+    double seconds = 0, level_variance = 0, trend_variance = 0;
+  };
+  void pass(const Passage& passage);
+  // Of that level, a second, in logs; 0 and sure without one.
+  Belief trend() const;
   // What is known becomes less sure, and levels may have moved: every variance grows by this share
   // of the prior's, a level's by `level_variance`.
   void age(double share, double level_variance);
@@ -81,6 +94,10 @@ class ProgressCurve {
   CoefficientPrior curve_;
   std::vector<CoefficientPrior> bias_;
   LinearBelief belief_;
+  struct Trend {
+    std::size_t level, at;
+  };
+  std::optional<Trend> trend_;
 };
 
 }  // namespace derate

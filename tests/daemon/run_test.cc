@@ -466,6 +466,7 @@ RC_GTEST_PROP(RunFigures, GoOverTheSocketAndBackUnchanged, ()) {
   figures.heartbeats = from_seconds(number());
   figures.launches = from_seconds(number());
   figures.launch_unsteadiness = any_optional();
+  figures.heartbeats_moved = any_optional();
   if (*rc::gen::arbitrary<bool>())
     figures.saving = Saving{.energy = Joules(number()),
                             .energy_at_highest = Joules(number()),

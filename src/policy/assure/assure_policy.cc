@@ -125,8 +125,12 @@ void Assure::count_measured() {
   if (!readings_.voice.beat || !speaks_alone || script_.stage == Stage::recognise ||
       phase->reference.capped)
     return;
+  const PhaseCurves& curves = phase->curves;
   Belief at_highest = phase->reference.rate.rate();
-  at_highest.sd = std::hypot(at_highest.sd, phase->curves.moved(Signal::beat));
+  if (curves.launches.moves) {
+    at_highest.mean += curves.launches.moved;
+    at_highest.sd = std::max(at_highest.sd, curves.progress.reading(0, phase->reference.x).sd);
+  }
   account_.count_measured(*readings_.voice.beat, at_highest, belief_.z);
 }
 

@@ -14,6 +14,7 @@ constexpr double kFirstEnough = 0.02, kBatchEnough = 0.02;
 constexpr double kBeatsEnough = 0.002;  // ... and beats at the highest clock
 constexpr double kNear = 0.03;          // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
+constexpr double kMoreUnsteady = 10;  // launches than was assumed
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 // Another tool may hold a clock for longer; the switch took up to 0.5 s on GPUs that were measured.
@@ -23,8 +24,8 @@ constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // then a low
 constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // then old measurements go
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
-constexpr Duration kFreeReference = std::chrono::seconds(6);
-constexpr double kReferenceShare = 0.02;
+constexpr Duration kFreeReference = std::chrono::seconds(2);
+constexpr double kReferenceShare = 0.01;
 
 }  // namespace
 
@@ -201,6 +202,10 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
                                   : enough(kBatchEnough) || (count >= kMostInBatch &&
                                                              !readings_.awaits_beat(belief_.phase));
   if (batch) flush();
+  if (belief_.phase->curves.launches.outgrown) {
+    belief_.unsteady = belief_.phase->curves.launches.unsteady * kMoreUnsteady;
+    return refer_anew(estimate, envelope);
+  }
   const Outlook outlook = this->outlook(envelope);
   if (refresh_pays(estimate, outlook)) {
     script_.enter(Stage::reference, estimate.time);

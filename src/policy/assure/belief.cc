@@ -45,6 +45,7 @@ void WorkBelief::begin(const std::string& work, const AssureOptions& options) {
   for (WorkPhase& each : known) each.visits.in_job = false;
   unknown = {};
   unknown_recent = {};
+  unsteady = 1;
   if (!options.leave_out || work == left_out) return;
   left_out = work;
   priors = curve_priors(options.prior, work);
@@ -111,7 +112,7 @@ void WorkBelief::stay_unknown(Instant now) {
 
 void WorkBelief::make(const ReadingBatch& reference, Megahertz highest, const std::string& name,
                       Instant began) {
-  phase = make_phase(reference, highest, priors);
+  phase = make_phase(reference, highest, priors, unsteady);
   phase->name = name;
   phase->visits.began = began;
   phase->visits.in_job = true;

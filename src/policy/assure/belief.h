@@ -40,6 +40,7 @@ struct WorkBelief {
   CurvePriors priors;
   std::string left_out;  // of them
   std::optional<WorkPhase> phase;
+  double unsteady = 1;           // of its launches, as LaunchLevel has it
   std::vector<WorkPhase> known;  // other phases, the newest last
   bool others_known = false;     // than the one left last
   // Of work that no phase stands for yet, since the last alarm: its time, and that times x.

@@ -23,6 +23,13 @@ constexpr double kPowerNoise = 0.005;                 // of a few readings' mean
 constexpr double kPowerKnown = 0.1, kPowerOff = 0.3;  // in logs
 constexpr double kAgePerHour = 0.002;                 // share of the prior's variance
 constexpr double kWellRead = 0.003;                   // relative sd of a counter
+// Of the log of the work in a launch, a second: the sd of its trend before anything is known, the
+// variance by which the trend changes, and by which the work does without one.
+constexpr double kTrend = 2e-3, kTrendWalk = 4e-9, kLaunchWalk = 1e-7;
+constexpr double kNearClock = 0.02;  // of x: the curve's form fits
+constexpr double kTrendLasts = 5;  // s, between two readings
+// Innovations: the weight of the newest, what is no surprise, and s in which a trend turns.
+constexpr double kOfSurprise = 0.2, kSurprises = 3, kTurns = 10;
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 
@@ -108,11 +115,11 @@ void drift(PhaseCurves& curves, Instant time) {
   const double time_s = std::clamp(seconds(since), 0.0, 3600.0);
   curves.movements.resize(curves.signals.size());
   for (std::size_t k = 0; k < curves.signals.size(); ++k) {
+    if (curves.signals[k] == Signal::beat) continue;
     // A trend goes on: what it may have moved grows with the time, not with its root.
     auto& [trend, moved] = curves.movements[k];
     const double before = std::exchange(moved, moved + trend.per_second(time) * time_s);
-    const double walk = curves.signals[k] == Signal::beat ? 0 : kCounterWalk * time_s;
-    const double variance = walk + moved * moved - before * before;
+    const double variance = kCounterWalk * time_s + moved * moved - before * before;
     if (variance <= 0) continue;
     curves.progress.drift(k, variance);
     curves.with_power.drift(k, variance);
@@ -120,18 +127,39 @@ void drift(PhaseCurves& curves, Instant time) {
   }
 }
 
-// Heartbeats stand for equal work: their sender says so.
-bool may_move(Signal signal, const ReadingBatch& look) {
-  return signal != Signal::beat || look.launched;
+// Launches: the work in one may change, with a trend or without one.
+void follow(PhaseCurves& curves, const ReadingBatch& look, Instant time) {
+  LaunchLevel& of = curves.launches;
+  const double since = seconds(time - curves.learned_at.value_or(time));
+  const double time_s = std::clamp(since, 0.0, kTrendLasts), scale = of.unsteady * of.unsteady;
+  const double trend = curves.progress.trend().mean;
+  const double beyond = trend * (std::max(0.0, since) - time_s);
+  of.moved += trend * time_s;
+  ProgressCurve::Passage passage{time_s, beyond * beyond + scale * kLaunchWalk * time_s,
+                                 scale * kTrendWalk * time_s};
+  const Readings& rate = look.of(Signal::beat);
+  if (rate.count() > 0 && rate.mean() > 0) {
+    ProgressCurve ahead = curves.progress;
+    ahead.pass(passage);
+    const Belief expected = ahead.reading(0, look.x);
+    const double variance = look.relative_variance(Signal::beat) + look.clock_variance() +
+                            expected.sd * expected.sd;
+    const double innovation = std::log(rate.mean()) - expected.mean;
+    of.surprise += kOfSurprise * (innovation * innovation / variance - of.surprise);
+    const double far = std::clamp(innovation / std::sqrt(variance), -kFar, kFar);
+    if (of.innovations.add(far)) {
+      of.outgrown = of.unsteady < LaunchLevel::kMostUnsteady;
+      of.innovations = {};
+    }
+    const double unexplained = std::max(0.0, of.surprise - kSurprises) * variance;
+    passage.level_variance += unexplained;
+    passage.trend_variance += unexplained / (kTurns * kTurns);
+  }
+  for (ProgressCurve* curve : {&curves.progress, &curves.with_power, &curves.metered})
+    curve->pass(passage);
 }
 
 }  // namespace
-
-double PhaseCurves::moved(Signal signal) const {
-  for (std::size_t k = 0; k < movements.size(); ++k)
-    if (signals[k] == signal) return movements[k].moved;
-  return 0;
-}
 
 double PhaseCurves::strain() const {
   double out = 0;
@@ -143,19 +171,24 @@ void PhaseCurves::learn(const ReadingBatch& look, Instant time, bool at_referenc
   movements.resize(signals.size());
   for (std::size_t k = 0; k < signals.size(); ++k) {
     const Readings& readings = look.of(signals[k]);
-    if (readings.count() == 0 || readings.mean() <= 0 || !may_move(signals[k], look)) continue;
+    if (readings.count() == 0 || readings.mean() <= 0 || signals[k] == Signal::beat) continue;
     movements[k].trend.add(time, look.x, std::log(readings.mean()),
                            look.relative_variance(signals[k]) + look.clock_variance());
   }
+  if (launches.moves) follow(*this, look, time);
   drift(*this, time);
   for (std::size_t k = 0; k < signals.size(); ++k)
-    if (at_reference && look.of(signals[k]).count() > 0) movements[k].moved = 0;
+    if (at_reference && look.of(signals[k]).count() > 0) movements[k].moved = launches.moved = 0;
   for (std::size_t k = 0; k < signals.size(); ++k) {
     const Readings& readings = look.of(signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
     const double value = std::log(readings.mean());
     const double variance = look.relative_variance(signals[k]) + look.clock_variance();
+    const double level = progress.level(k);
     progress.observe(k, look.x, value, variance);
+    // Just after a change of the clock the curve's form may not fit: that is no movement.
+    if (launches.moves && std::abs(look.x - std::exchange(launches.x, look.x)) < kNearClock)
+      launches.moved += progress.level(k) - level;
     if (corrected) corrected->observe(k, look.x, value, variance);
     with_power.observe(k, look.x, value, variance);
     metered.observe(k, look.x, value, variance);
@@ -238,8 +271,17 @@ std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz
 }
 
 PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest,
-                        const CurvePriors& priors) {
-  return curves_by(informative_signals(reference, highest, priors), saturated(reference), priors);
+                        const CurvePriors& priors, double unsteady) {
+  PhaseCurves out =
+      curves_by(informative_signals(reference, highest, priors), saturated(reference), priors);
+  // Heartbeats stand for equal work: their sender says so.
+  out.launches.moves =
+      reference.launched && !out.signals.empty() && out.signals[0] == Signal::beat;
+  out.launches.unsteady = unsteady;
+  if (out.launches.moves)
+    for (ProgressCurve* curve : {&out.progress, &out.with_power, &out.metered})
+      curve->add_trend(0, unsteady * kTrend);
+  return out;
 }
 
 void put_curves(PhaseModel& model, const PhaseCurves& curves) {

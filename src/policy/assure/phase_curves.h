@@ -8,10 +8,26 @@
 #include "core/model_cache.h"
 #include "model/curve_priors.h"
 #include "model/power_curve.h"
+#include "policy/assure/change_watch.h"
 #include "policy/assure/rate_trend.h"
 #include "policy/assure/reading_batch.h"
 
 namespace derate {
+
+// Of beats that are launches: how the work in one may change.
+struct LaunchLevel {
+  static constexpr double kMostUnsteady = 100;
+
+  bool moves = false;     // the level of the beats has a trend
+  double unsteady = 1;    // by so much more than steady launches its sds allow for
+  bool outgrown = false;  // ... which was too little: what was learned is too sure
+  // The squares of late innovations over their variances, on average.
+  double surprise = 1;
+  Cusum innovations{};
+  // By how much the log of the rate has moved by itself since it was read at the reference.
+  double moved = 0;
+  double x = -1;  // at the last reading
+};
 
 struct PhaseCurves {
   std::vector<Signal> signals;  // the counters of `progress`
@@ -23,18 +39,17 @@ struct PhaseCurves {
   PowerCurve power;
   ProgressCurve metered;  // as with_power, of all readings of power: the curve of savings
   std::optional<Instant> metered_at, learned_at;
-  // Of each signal, by how much the log of its level may have moved by itself since it was read at
-  // the reference: beats stand for other work, counters for a gain that wanders.
+  // Of each counter, by how much the log of its level may have moved by itself since it was read at
+  // the reference: its gain wanders.
   struct Movement {
     RateTrend trend;
     double moved = 0;
   };
   std::vector<Movement> movements;
+  LaunchLevel launches;
 
   // The one by which progress is judged.
   const ProgressCurve& assuring() const { return corrected ? *corrected : progress; }
-  // Movement::moved of that signal; 0 where it is none of them.
-  double moved(Signal signal) const;
   // The most of any counter (ProgressCurve::strain).
   double strain() const;
 
@@ -57,8 +72,9 @@ struct PhaseCurves {
 std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
                                         const CurvePriors& priors);
 // Of those signals; nothing is learned yet.
+// `unsteady`: as LaunchLevel has it.
 PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest,
-                        const CurvePriors& priors);
+                        const CurvePriors& priors, double unsteady = 1);
 
 // For the model cache and back. Empty when the model is not of these priors' form.
 void put_curves(PhaseModel& model, const PhaseCurves& curves);

@@ -159,8 +159,9 @@ Saving WorkPhase::saving(bool dry_run) const {
   return dry_run ? spent.would_be(time, energy) : spent.saving(time, energy);
 }
 
-WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors) {
-  WorkPhase out{.curves = make_curves(reference, highest, priors)};
+WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors,
+                     double unsteady) {
+  WorkPhase out{.curves = make_curves(reference, highest, priors, unsteady)};
   out.reference.x = reference.x;
   out.reference.capped = reference.capped;
   out.reference.ignores_counters = priors.ignore_counters;
@@ -178,13 +179,14 @@ bool speaks(const WorkPhase& phase) {
 }
 
 void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
-  const double moved = phase.curves.moved(Signal::beat);
   const bool at_reference = look.x < phase.reference.x + kAtReference;
+  Belief moved{phase.curves.launches.moved, 0};
+  if (phase.curves.launches.moves) moved.sd = phase.curves.progress.reading(0, phase.reference.x).sd;
   phase.curves.learn(look, time, at_reference);
   const Readings& beats = look.of(Signal::beat);
   if (!speaks(phase) || beats.count() == 0 || beats.mean() <= 0 || !at_reference) return;
   const double variance = look.relative_variance(Signal::beat) + look.clock_variance();
-  phase.reference.rate.widen(moved);
+  phase.reference.rate.move(moved);
   phase.reference.rate.add(std::log(beats.mean()), std::max(variance, kLeastVariance));
 }
 

@@ -20,8 +20,11 @@ inline constexpr double kAtReference = 0.01;
 class ReferenceRate {
  public:
   void add(double log_rate, double variance);
-  // It may have moved by `sd` since.
-  void widen(double sd) { precision_ = 1 / (1 / precision_ + sd * sd); }
+  // It has moved by that since.
+  void move(const Belief& by) {
+    mean_ += by.mean;
+    precision_ = 1 / (1 / precision_ + by.sd * by.sd);
+  }
   // Its sd is infinite before the first reading.
   Belief rate() const { return {mean_, 1 / std::sqrt(precision_)}; }
 
@@ -132,7 +135,9 @@ struct MixPart {
 Prospect prospect_of_mixture(std::span<const MixPart> parts, double unknown_work, double x,
                              double z);
 
-WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors);
+// `unsteady`: as LaunchLevel has it.
+WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors,
+                     double unsteady = 1);
 
 // Whether the work itself says how far it is.
 bool speaks(const WorkPhase& phase);

@@ -63,6 +63,7 @@ void put_figures(RunGpuView& view, const GpuFigures& figures) {
   view.heartbeats_seconds = seconds(figures.heartbeats);
   view.launches_seconds = seconds(figures.launches);
   view.launch_unsteadiness_ratio = figures.launch_unsteadiness;
+  view.heartbeats_moved_ratio = figures.heartbeats_moved;
   if (figures.saving) view.saving = view_of(*figures.saving);
   view.expected_performance_ratio = figure(figures.expected_performance);
   view.clock_ratio = figure(figures.clock_ratio);
@@ -88,7 +89,8 @@ GpuFigures figures_of(const RunGpuView& view) {
                  .thermal = from_seconds(view.thermal_seconds),
                  .heartbeats = from_seconds(view.heartbeats_seconds),
                  .launches = from_seconds(view.launches_seconds),
-                 .launch_unsteadiness = view.launch_unsteadiness_ratio};
+                 .launch_unsteadiness = view.launch_unsteadiness_ratio,
+                 .heartbeats_moved = view.heartbeats_moved_ratio};
   if (view.meter) {
     out.counter_still = from_seconds(view.meter->counter_still_seconds);
     out.check_ratio = view.meter->integrated_to_counter_ratio;
