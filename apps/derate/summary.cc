@@ -102,10 +102,29 @@ std::string beats_moved_text(double by) {
       by > 0 ? "rose" : "fell", 100 * std::abs(by));
 }
 
-// What was saved, and of a simulated GPU what that is in truth.
+// The reason why no saving is reported though the policy has an estimate; empty: there is none.
+std::string no_saving_text(const GpuSummary& summary, const GpuFigures& figures) {
+  if (summary.dry_run) {
+    if (2 * figures.capped < figures.time || figures.capped <= Duration::zero()) return {};
+    return fmt::format("the power limit held its clock for {}", duration_text(figures.capped));
+  }
+  if (!figures.asked_clocks.empty()) return {};
+  if (figures.failed_writes == 0) return "no clock was set";
+  return fmt::format("all {} requests to the driver failed", figures.failed_writes);
+}
+
+std::optional<Saving> saving_of(const GpuSummary& summary, const GpuFigures& figures) {
+  return no_saving_text(summary, figures).empty() ? figures.saving : std::nullopt;
+}
+
+// The saving, and of a simulated GPU the true one.
 std::string saved_text(const GpuSummary& summary, const GpuFigures& figures) {
-  std::string out = figures.saving ? saving_text(*figures.saving) : "";
-  if (!out.empty()) out += ", estimated";
+  std::string out;
+  if (const auto saving = saving_of(summary, figures))
+    out = summary.dry_run ? would_save_text(*saving) : saving_text(*saving);
+  else if (figures.saving)
+    out = "not known: " + no_saving_text(summary, figures);
+  if (saving_of(summary, figures) && !out.empty()) out += ", estimated";
   if (!summary.twin || summary.dry_run) return out;
   if (!out.empty()) out += "; in truth ";
   return out + fmt::format(
@@ -178,11 +197,16 @@ Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
 std::string closing_sentence(std::span<const GpuAccount> gpus) {
   Saving all;
   bool known = false, dry_run = false;
+  std::string why;  // it is not known of one
+  int failed = 0, requests = 0;
   for (const GpuAccount& each : gpus) {
     dry_run |= each.summary.dry_run;
-    if (!each.figures.saving) continue;
-    known = true;
-    all += *each.figures.saving;
+    failed += each.figures.failed_writes;
+    requests += each.figures.failed_writes + each.figures.writes;
+    if (why.empty()) why = no_saving_text(each.summary, each.figures);
+    const auto saving = saving_of(each.summary, each.figures);
+    known |= saving.has_value();
+    if (saving) all += *saving;
   }
   const auto kind = verdict_of_all(gpus);
   const std::string promise =
@@ -191,13 +215,16 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
           : fmt::format("promise {}{}",
                         dry_run && kind != Verdict::Kind::not_known ? "would be " : "",
                         word_of(kind));
-  const std::string saved = saving_text(all);
+  const std::string saved = dry_run ? would_save_text(all) : saving_text(all);
   if (!known || saved.empty()) {
     if (const std::string truth = truth_of_all(gpus); !truth.empty())
       return fmt::format("{}; {}.", truth, promise);
-    return fmt::format("What {} saved is not known; {}.", dry_run ? "would be" : "was", promise);
+    return fmt::format("What {} saved is not known{}; {}.", dry_run ? "would be" : "was",
+                       why.empty() ? "" : ": " + why, promise);
   }
-  return fmt::format("{} {}; speed {}; {}.", dry_run ? "Would save" : "Saved", saved,
+  const std::string first =
+      failed > 0 ? fmt::format("{} of {} requests to the driver failed. ", failed, requests) : "";
+  return fmt::format("{}{} {}; speed {}; {}.", first, dry_run ? "Would save" : "Saved", saved,
                      speed_text(all), promise);
 }
 
@@ -258,6 +285,7 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
 Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
   const Verdict verdict = verdict_of(summary, figures);
   const auto kept = promise_kept(verdict);
+  const auto saving = saving_of(summary, figures);
   Json out = {{"index", summary.capability.id.index},
               {"uuid", summary.capability.id.uuid},
               {"name", summary.capability.id.name},
@@ -277,7 +305,7 @@ Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
               {"promised_performance_ratio", or_null(summary.promise)},
               {"promise_kept", or_null(kept)},
               {"promise_verdict", verdict.text},
-              {"saving", figures.saving ? saving_json(*figures.saving) : Json(nullptr)},
+              {"saving", saving ? saving_json(*saving) : Json(nullptr)},
               {"expected_performance_ratio", or_null(figures.expected_performance)},
               {"expected_coverage_ratio", figures.expected_coverage.value()},
               {"clock_ratio", or_null(figures.clock_ratio)},

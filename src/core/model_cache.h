@@ -11,8 +11,9 @@
 namespace derate {
 
 // Raised when what is kept means something else than before (other coefficients, signals, units):
-// models of another form are never given.
-inline constexpr int kModelForm = 1;
+// models of another form are never given. Form 1 had references that may have been read at other
+// clocks than the highest.
+inline constexpr int kModelForm = 2;
 
 // Coefficients and their covariance, the lower half of it by rows.
 struct BeliefModel {

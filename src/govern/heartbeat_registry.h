@@ -152,7 +152,7 @@ class HeartbeatRegistry {
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;
   BeatCounts counts_;
-  std::uint64_t runs_ = 0;  // of all counts
+  std::uint64_t runs_ = 0;     // of all counts
   std::uint64_t numbers_ = 0;  // of sources
 };
 

@@ -65,6 +65,14 @@ std::string saving_text(const Saving& saving) {
                      joules_text(saving.energy_at_highest), ends_text(*share));
 }
 
+std::string would_save_text(const Saving& saving) {
+  constexpr double kFarApart = 0.2;
+  const auto share = energy_saving(saving);
+  if (!share || share->high - share->low <= kFarApart) return saving_text(saving);
+  return fmt::format("between {} % of {}: a governed run will tell", ends_text(*share),
+                     joules_text(saving.energy_at_highest));
+}
+
 std::string speed_text(const Saving& saving) {
   const auto share = performance(saving);
   if (!share) return {};

@@ -21,6 +21,9 @@ nlohmann::ordered_json energy_saving_json(const Saving& saving, const std::strin
 
 // "about 15 % (130 J of 870 J, 90 % sure between 12 and 18)". Empty where nothing was used.
 std::string saving_text(const Saving& saving);
+// Of a dry run: "between 7 and 40 % of 870 J: a governed run will tell" where the ends are far
+// apart.
+std::string would_save_text(const Saving& saving);
 // "93 % of full (between 91 and 95)". Empty where no time went by.
 std::string speed_text(const Saving& saving);
 

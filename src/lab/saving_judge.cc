@@ -11,10 +11,12 @@ namespace {
 
 using Sessions = std::map<SessionKey, SessionRecord>;
 
-Result<Sessions> run_all(const Plan& plan, unsigned threads) {
+Result<Sessions> run_all(const Plan& plan, bool dry_run, unsigned threads) {
   auto records =
       TRY(in_parallel(plan.session_count(), threads, [&](std::size_t i) -> Result<SessionRecord> {
-        SessionRecord out = TRY(run_session(session_spec(plan, i)));
+        SessionSpec spec = session_spec(plan, i);
+        spec.dry_run = dry_run;
+        SessionRecord out = TRY(run_session(spec));
         for (JobRecord& job : out.jobs) job.ticks.clear(), job.remarks.clear();
         return out;
       }));
@@ -30,14 +32,15 @@ const JobRecord* find(const SessionRecord& session, const std::string& app) {
   return nullptr;
 }
 
-JudgedSaving judged(const JobRecord& job, const JobRecord& baseline) {
+// `by`: whose estimate is judged.
+JudgedSaving judged(const JobRecord& job, const JobRecord& baseline, const JobRecord& by) {
   JudgedSaving out{.app = job.app};
   const double share = job.work / baseline.work;
   out.saving = 1 - job.energy.value() / (baseline.energy.value() * share);
   out.performance = share * (seconds(baseline.time) / seconds(job.time));
-  if (!job.saving) return out;
-  out.saving_estimate = energy_saving(*job.saving);
-  out.performance_estimate = performance(*job.saving);
+  if (!by.saving) return out;
+  out.saving_estimate = energy_saving(*by.saving);
+  out.performance_estimate = performance(*by.saving);
   return out;
 }
 
@@ -69,8 +72,9 @@ void sum_up(SavingFigures& figures) {
   figures.half_width = width / n;
 }
 
-Result<std::vector<SavingFigures>> judge_savings(const Plan& plan, unsigned threads) {
-  const Sessions sessions = TRY(run_all(plan, threads));
+Result<std::vector<SavingFigures>> judge_savings(const Plan& plan, bool dry_run, unsigned threads) {
+  const Sessions sessions = TRY(run_all(plan, false, threads));
+  const Sessions dry = dry_run ? TRY(run_all(plan, true, threads)) : Sessions();
   std::map<std::tuple<std::string, std::string, std::string>, SavingFigures> figures;
   for (const auto& [key, session] : sessions) {
     if (key.policy == plan.policies.front().label) continue;
@@ -78,10 +82,13 @@ Result<std::vector<SavingFigures>> judge_savings(const Plan& plan, unsigned thre
     beside.policy = plan.policies.front().label;
     SavingFigures& to = figures[{key.chip, key.cell, key.policy}];
     to.chip = key.chip, to.cell = key.cell, to.policy = key.policy;
-    for (const JobRecord& job : session.jobs)
-      if (const JobRecord* baseline = find(sessions.at(beside), job.app);
-          baseline != nullptr && job.error.empty())
-        to.jobs.push_back(judged(job, *baseline));
+    const SessionRecord& estimates = dry_run ? dry.at(key) : session;
+    for (const JobRecord& job : session.jobs) {
+      const JobRecord* const baseline = find(sessions.at(beside), job.app);
+      const JobRecord* const by = find(estimates, job.app);
+      if (baseline != nullptr && by != nullptr && job.error.empty())
+        to.jobs.push_back(judged(job, *baseline, *by));
+    }
   }
   std::vector<SavingFigures> out;
   for (auto& [key, each] : figures) {

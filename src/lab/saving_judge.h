@@ -29,8 +29,10 @@ struct SavingFigures {
   double half_width = 0;   // mean of the intervals'
 };
 
-// Every policy of the plan but the baseline. Errors: those of its sessions.
-Result<std::vector<SavingFigures>> judge_savings(const Plan& plan, unsigned threads = 0);
+// Every policy of the plan but the baseline. `dry_run`: what a dry run says would be saved, against
+// what the same policy saves. Errors: those of its sessions.
+Result<std::vector<SavingFigures>> judge_savings(const Plan& plan, bool dry_run = false,
+                                                 unsigned threads = 0);
 
 // Its jobs counted; `jobs` is as it was.
 void sum_up(SavingFigures& figures);

@@ -121,10 +121,11 @@ Result<void> Session::start_policy() {
   for (const auto& each : gpus_) {
     const Capability& capability = each->device.capability();
     const Envelope envelope = TRY(make_envelope(capability));
-    const PolicySetup setup =
+    PolicySetup setup =
         policy_setup(capability, envelope, spec_.policy.params, models_ ? &*models_ : nullptr);
+    setup.dry_run = spec_.dry_run;
     auto policy = TRY(spec_.policy.info->create(setup));
-    gpus.push_back({&each->device, &each->device,
+    gpus.push_back({&each->device, spec_.dry_run ? nullptr : &each->device,
                     std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
                     spec_.policy.info->as_published, envelope});
     if (spec_.in_step) gpus.back().policy_key = policy_key(*spec_.policy.info, spec_.policy.params);
@@ -226,10 +227,8 @@ void Session::report_work() {
         work.may_wait = !spec_.in_step;
       }
       if (beats)
-        work.progress = Progress{.run = *each.part,
-                                 .done = job.done,
-                                 .time = each.gpu.now(),
-                                 .process = *each.part};
+        work.progress = Progress{
+            .run = *each.part, .done = job.done, .time = each.gpu.now(), .process = *each.part};
       if (each.launches) {
         see_launches(each, job);
         work.progress = each.seen.progress;

@@ -60,6 +60,7 @@ struct SessionSpec {
   // Instead of these two: each job begins exactly so long after the one before has ended.
   std::optional<Duration> gap = {};
   Duration heartbeat_every{};  // the work says how far it is; zero: never
+  bool dry_run = false;        // nothing is written
   bool in_step = false;        // a job's GPUs are governed as one unit (govern/group)
   double slow_gpu = 0;         // of several GPUs the last is slower by so much, at any clock
   LaunchWork launch_work;      // of all jobs with launches

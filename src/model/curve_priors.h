@@ -45,6 +45,7 @@ struct CurvePriors {
   // rows tell of: to be allowed for in full.
   double overstated = 0;
   bool ignore_counters = false;  // they tell nothing of progress
+  bool foreign = false;          // the rows are of other chips than the one that is governed
 };
 
 // Of a chip's rows, of all when it has none or none is named; without the application of that name,

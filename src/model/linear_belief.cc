@@ -17,8 +17,8 @@ std::size_t LinearBelief::append(double variance) {
 
 void LinearBelief::add(std::size_t i, std::size_t j, double factor) {
   mean_[i] += factor * mean_[j];
-  const double own = covariance(i, i) + 2 * factor * covariance(i, j) +
-                     factor * factor * covariance(j, j);
+  const double own =
+      covariance(i, i) + 2 * factor * covariance(i, j) + factor * factor * covariance(j, j);
   for (std::size_t k = 0; k < size_; ++k)
     if (k != i) set_covariance(i, k, covariance(i, k) + factor * covariance(j, k));
   set_covariance(i, i, std::max(0.0, own));

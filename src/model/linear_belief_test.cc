@@ -61,5 +61,20 @@ RC_GTEST_PROP(LinearBeliefProperty, OrderDoesNotMatter, (std::uint64_t seed)) {
   RC_ASSERT(std::abs(forward.project(at).sd - backward.project(at).sd) < 1e-9);
 }
 
+// A sum of coefficients is what it was before, as the other coefficients are.
+RC_GTEST_PROP(LinearBelief, ACoefficientGrowsByAnother, ()) {
+  const auto number = [] { return *rc::gen::inRange(-100, 101) / 50.0; };
+  LinearBelief belief = unknown(3);
+  belief.observe({number(), number(), number()}, number(), 0.5);
+  const std::size_t added = belief.append(0.7);
+  belief.observe({number(), number(), number(), 1}, number(), 0.3);
+  const double factor = number();
+  const Belief sum = belief.project({0, 1, 0, factor}), other = belief.project({1, 0, 1, 0});
+  belief.add(1, added, factor);
+  RC_ASSERT(std::abs(belief.project({0, 1}).mean - sum.mean) < 1e-9);
+  RC_ASSERT(std::abs(belief.project({0, 1}).sd - sum.sd) < 1e-9);
+  RC_ASSERT(std::abs(belief.project({1, 0, 1, 0}).sd - other.sd) < 1e-9);
+}
+
 }  // namespace
 }  // namespace derate

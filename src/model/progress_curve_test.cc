@@ -112,5 +112,30 @@ TEST(ProgressCurve, ALevelThatMayHaveMovedTellsLessOfTheCurve) {
   EXPECT_GT(moved.performance(0.2).sd, steady.performance(0.2).sd);
 }
 
+// With a trend its uncertainty is its error, too: of 2000 worlds, 95 % lie within 1.96 sd.
+TEST(ProgressCurve, ALevelWithATrendIsToldFromTheCurve) {
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> noise(0, 0.01), trends(0, 0.002);
+  int inside = 0, trend_inside = 0;
+  constexpr int kWorlds = 2000;
+  for (int i = 0; i < kWorlds; ++i) {
+    const World world = drawn(random);
+    const double trend = trends(random);
+    ProgressCurve curve(kCurve, kBias);
+    curve.add_trend(0, 0.002);
+    double moved = 0;
+    for (const double x : {0.0, 0.0, 0.1, 0.1, 0.25, 0.1, 0.1, 0.0}) {
+      curve.pass({.seconds = 3});
+      moved += 3 * trend;
+      curve.observe(0, x, world.reading(x) + moved + noise(random), 1e-4);
+    }
+    const Belief belief = curve.performance(0.3);
+    inside += std::abs(belief.mean - world.performance(0.3)) < 1.96 * belief.sd ? 1 : 0;
+    trend_inside += std::abs(curve.trend().mean - trend) < 1.96 * curve.trend().sd ? 1 : 0;
+  }
+  EXPECT_NEAR(inside, 0.95 * kWorlds, 0.02 * kWorlds);
+  EXPECT_NEAR(trend_inside, 0.95 * kWorlds, 0.02 * kWorlds);
+}
+
 }  // namespace
 }  // namespace derate

@@ -16,10 +16,8 @@ constexpr std::size_t kMostKept = 256;  // means of clocks and phases
 
 void BeatRates::begin(const Estimate& estimate) {
   const Progress& now = *estimate.work.progress;
-  span_ = {.first = now,
-           .phase = estimate.work.phase,
-           .clock = *estimate.sm_clock,
-           .newest = now.time};
+  span_ = {
+      .first = now, .phase = estimate.work.phase, .clock = *estimate.sm_clock, .newest = now.time};
 }
 
 void BeatRates::end(const Progress& last) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 namespace derate {
@@ -13,6 +14,8 @@ constexpr double kFirstNoise = 0.03;  // relative sd, before there are
 constexpr int kFewDifferences = 4;
 constexpr double kMostOfNoise = 16;  // times the variance
 constexpr int kMostBlocks = 100;     // differences that kMemory remembers
+constexpr double kSame = 1e-9;       // of two readings, as shares
+constexpr int kFewChanges = 4;       // before the grain is known
 
 }  // namespace
 
@@ -27,7 +30,11 @@ void Readings::Noise::add(double difference, double most) {
 void Readings::add(double value) {
   ++count_;
   sum_ += value;
-  if (last_) noise_.of_one.add(value - *last_, kMostOfNoise);  // a jump is no noise
+  if (last_) {
+    noise_.of_one.add(value - *last_, kMostOfNoise);  // a jump is no noise
+    const double apart = std::abs(value - *last_);
+    if (apart > kSame && (noise_.changes++ == 0 || apart < noise_.grain)) noise_.grain = apart;
+  }
   last_ = value;
   block_sum_ += value;
   if (count_ % kBlock != 0) return;
@@ -45,8 +52,18 @@ double Readings::variance(double step) const {
   return std::max({first * first, noise.variance, rounding});
 }
 
+// Variance of the mean that rounding leaves: the error of one reading, less by what noise of that
+// sd evens out (the first harmonic of the error of a quantiser with Gaussian dither).
+double Readings::rounding_left(double step) const {
+  const double grain = noise_.grain;
+  if (noise_.changes < kFewChanges || grain < 1.5 * step) return 0;
+  const double rounding = grain * grain / 12;
+  const double dither = std::max(0.0, noise_.of_one.variance - rounding) / (grain * grain);
+  return rounding * std::exp(-4 * std::numbers::pi * std::numbers::pi * dither);
+}
+
 double Readings::relative_variance(double step) const {
-  return variance(step) / (count_ * mean() * mean());
+  return (variance(step) / count_ + rounding_left(step)) / (mean() * mean());
 }
 
 double Readings::independent_share() const {

@@ -1,10 +1,12 @@
 // How true the estimated saving is, on an experiment's simulated GPUs. For people to run: it prints
 // and judges nothing.
-//   saving_figures [--jobs] EXPERIMENT.toml DATA
+//   saving_figures [--jobs] [--dry-run] EXPERIMENT.toml DATA
+// --dry-run: what a dry run says would be saved, against what the policy saves.
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "lab/saving_judge.h"
 
@@ -25,10 +27,10 @@ void print_jobs(const SavingFigures& figures) {
   }
 }
 
-Result<void> run(const std::string& path, const std::string& data, bool jobs) {
+Result<void> run(const std::string& path, const std::string& data, bool jobs, bool dry_run) {
   const Experiment experiment = TRY(load_experiment(path));
   const Plan plan = TRY(make_plan(experiment, data));
-  for (const SavingFigures& each : TRY(judge_savings(plan))) {
+  for (const SavingFigures& each : TRY(judge_savings(plan, dry_run))) {
     fmt::print(
         "{:<10} {:<40} {:<11} jobs {:4} unknown {} saved {:5.1f} %  bias {:+5.2f}  "
         "90 % within {:4.2f}  covered {:5.1f} %  +- {:4.2f}\n",
@@ -42,9 +44,11 @@ Result<void> run(const std::string& path, const std::string& data, bool jobs) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool jobs = argc > 1 && std::string_view(argv[1]) == "--jobs";
-  if (argc != 3 + (jobs ? 1 : 0)) return 2;
-  const auto done = run(argv[argc - 2], argv[argc - 1], jobs);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool jobs = std::erase(words, "--jobs") > 0;
+  const bool dry_run = std::erase(words, "--dry-run") > 0;
+  if (words.size() != 2) return 2;
+  const auto done = run(words[0], words[1], jobs, dry_run);
   if (!done.ok()) fmt::print(stderr, "{}\n", done.error().message);
   return done.ok() ? 0 : 1;
 }

@@ -90,7 +90,9 @@ void count_spending(Spending& to, const Estimate& estimate, const SpentTick& tic
   // What is read in a dry run is then not of the highest clock, and no curve tells of less.
   if (limited && options.dry_run) return;
   const bool highest = tick.asked <= Megahertz(0) || tick.asked >= options.highest * 0.995;
-  if (tick.unsaved || highest || capped) return to.add_unsaved(spent);
+  // A dry run has not learned what would let it ask for less.
+  const bool unsaved = options.dry_run ? tick.unsaved : tick.unsaved || highest || capped;
+  if (unsaved) return to.add_unsaved(spent);
   // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve covers it.
   const Megahertz clock = options.dry_run ? tick.asked : *estimate.sm_clock;
   to.add(options.position(std::max(clock, tick.lowest)), spent);

@@ -36,8 +36,8 @@ constexpr ParamSpec kAssureParams[] = {
      "counts; own: trusted where the chip has measured applications, else doubted",
      "own", 0, 0, true, kTrust},
     {"overstated", ParamSpec::Type::number, "",
-     "counters may show so much of their full value too much at low clocks, beside what measured "
-     "applications show and what `counters` allows for",
+     "counters may show so much of their full value too much at low clocks, in addition to what "
+     "measured applications show; it counts where it is more than `counters` allows for",
      "0", 0, 0.2},
     {"leave_out", ParamSpec::Type::choice, "",
      "leave the application that runs out of them, by its name: for honest figures", "no", 0, 0,
@@ -64,6 +64,8 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   options.settle = from_seconds(number("settle"));
   options.reference = from_seconds(number("reference"));
   const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
+  options.foreign = prior == "all" || !has_rows(prior == "own" ? setup.chip : prior) ||
+                    (prior != "own" && prior != setup.chip);
   options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
   options.leave_out = number("leave_out") > 0;
   options.dry_run = setup.dry_run;

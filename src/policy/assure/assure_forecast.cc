@@ -7,6 +7,9 @@ namespace derate {
 namespace {
 
 constexpr double kHeld = 0.008;  // sd of x, of the clock held in the mean
+// How much wider performance is spread than the curve's sd for an application that the priors do
+// not have: chosen on applications that were left out.
+constexpr double kUnseen = 1.5;
 
 // A share 1 - exp(log), and where it lies.
 ShareEstimate below_one(const Belief& log) {
@@ -41,7 +44,10 @@ ForecastPoint point_at(Megahertz clock, const Outlook& outlook) {
   const double x =
       std::max(outlook.options.position(clock), phase.reference.capped ? phase.reference.x : 0.0);
   const auto energy = [&](double at) { return energy_of(phase, at); };
-  const auto performance = [&](double at) { return phase.performance(at); };
+  const auto performance = [&](double at) {
+    const Belief out = phase.performance(at);
+    return Belief{out.mean, kUnseen * out.sd};
+  };
   return {.clock = clock,
           .power = Watts(std::exp(phase.curves.power.power(x).mean)),
           .saving = below_one(held_about(x, energy)),

@@ -18,6 +18,7 @@ struct AssureOptions {
   std::string prior;  // a chip of the rows; empty: all
   bool leave_out = false;
   bool ignore_counters = false;
+  bool foreign = false;  // CurvePriors
   bool dry_run = false;
   std::string chip;
   ModelCache* models = nullptr;

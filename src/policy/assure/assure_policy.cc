@@ -22,7 +22,7 @@ Assure::Assure(const AssureOptions& options, Account account)
 
 void Assure::begin(const Estimate& estimate) {
   leave_phase();
-  for (WorkPhase& phase : belief_.known) settle(phase, options_.dry_run, account_.settled);
+  for (WorkPhase& phase : belief_.known) belief_.settle(phase, options_, account_.settled);
   account_.pending.clear();
   belief_.begin(estimate.work.name, options_);
   script_.enter(Stage::reference, estimate.time);
@@ -63,6 +63,7 @@ bool Assure::is_at_work(const Estimate& estimate) {
 void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
   const auto time = script_.time_of_tick(estimate.time);
   if (!time || !estimate.sm_clock || !estimate.power) return;
+  belief_.allowed = {account_.delta, options_.position(envelope.lowest())};
   Spending& to = belief_.phase ? belief_.phase->spent : account_.pending;
   const bool about_there =
       belief_.phase && belief_.phase->reference.limit_allows(options_.position(*estimate.sm_clock));
@@ -73,13 +74,13 @@ void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) 
                           .unsaved = script_.idle_since || about_there},
                          options_);
   if (to.time() > kSettleAfter && belief_.phase)
-    settle(*belief_.phase, options_.dry_run, account_.settled);
+    belief_.settle(*belief_.phase, options_, account_.settled);
 }
 
 std::optional<Saving> Assure::saving() const {
   Saving out = account_.settled;
-  for (const WorkPhase& phase : belief_.known) out += phase.saving(options_.dry_run);
-  if (belief_.phase) out += belief_.phase->saving(options_.dry_run);
+  for (const WorkPhase& phase : belief_.known) out += belief_.saving_of(phase, options_);
+  if (belief_.phase) out += belief_.saving_of(*belief_.phase, options_);
   return out;
 }
 

@@ -15,7 +15,7 @@ constexpr double kBeatsEnough = 0.002;  // ... and beats at the highest clock
 constexpr double kNear = 0.03;          // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kMoreUnsteady = 10;  // launches than was assumed
-constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
+constexpr double kShort = 0.0005;     // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 // Another tool may hold a clock for longer; the switch took up to 0.5 s on GPUs that were measured.
 constexpr Duration kHighestComes = std::chrono::seconds(12);
@@ -24,7 +24,9 @@ constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // then a low
 constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // then old measurements go
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
-constexpr Duration kFreeReference = std::chrono::seconds(2);
+// Visits to the highest clock at most, and the share of the time on top of that. Heartbeats that
+// come each second take longer to read.
+constexpr Duration kFreeReference = std::chrono::seconds(3), kFreeOfBeats = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.01;
 
 }  // namespace
@@ -62,7 +64,8 @@ double Assure::promised(const Outlook& outlook) {
       chooser_.shared = share_of_loss(outlook, 1 / (1 - account_.delta - account_.spare()));
   }
   if (!chooser_.shared) return account_.promised(account_.earned(options_.dry_run));
-  return account_.promised_of(*chooser_.shared, belief_.phase->visits.left(*script_.last));
+  // The share is that of a clock, which must not fail it by a rounding.
+  return account_.promised_of(*chooser_.shared - kShort, belief_.phase->visits.left(*script_.last));
 }
 
 // Work lasts about as long again as it has lasted.
@@ -75,8 +78,9 @@ bool Assure::refresh_pays(const Estimate& estimate, const Outlook& outlook) {
     return false;
   const WorkPhase& phase = *belief_.phase;
   const Duration age = phase.visits.age(estimate.time);
-  if (phase.visits.referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
-    return false;
+  const Duration free =
+      speaks(phase) && !phase.curves.launches.moves ? kFreeOfBeats : kFreeReference;
+  if (phase.visits.referred > free + from_seconds(seconds(age) * kReferenceShare)) return false;
   const ReadingBatch& read = readings_.gathered.look;
   double readings = kFewest;
   for (const Signal signal : phase.curves.signals)

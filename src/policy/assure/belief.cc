@@ -26,11 +26,6 @@ bool is_well_known(const WorkPhase& phase) {
 
 }  // namespace
 
-void settle(WorkPhase& phase, bool dry_run, Saving& to) {
-  to += phase.saving(dry_run);
-  phase.spent.clear();
-}
-
 WorkBelief::WorkBelief(const AssureOptions& options)
     : z(normal_quantile(options.confidence)), priors(curve_priors(options.prior)) {
   allow_for(options);
@@ -55,6 +50,7 @@ void WorkBelief::begin(const std::string& work, const AssureOptions& options) {
 void WorkBelief::allow_for(const AssureOptions& options) {
   priors.overstated = options.overstated;
   priors.ignore_counters = options.ignore_counters;
+  priors.foreign = options.foreign;
 }
 
 double WorkBelief::lower_bound(double x) const {
@@ -157,19 +153,35 @@ void WorkBelief::leave(const PhaseLeft& how, const AssureOptions& options, Savin
   // Work is not faster at a low clock: such a phase was made of two.
   const bool sane = phase->plausible(0.3) && phase->curves.strain() < kOfTwo;
   const bool learned = !phase->curves.signals.empty() && sane && how.now;
-  if (!learned || how.mixed) settle(*phase, options.dry_run, settled);
+  if (!learned || how.mixed) settle(*phase, options, settled);
   if (learned && !how.mixed) {
     const bool lasting =
         phase->visits.returned || how.restless || *how.now - phase->visits.began > kNewPhase;
     if (options.models != nullptr && phase->name.empty() && lasting)
       phase->id = options.models->keep(to_model(*phase, options.chip));
     if (known.size() >= kMostPhases) {
-      settle(known.front(), options.dry_run, settled);
+      settle(known.front(), options, settled);
       known.erase(known.begin());
     }
     known.push_back(*std::move(phase));
   }
   phase.reset();
+}
+
+Saving WorkBelief::saving_of(const WorkPhase& phase, const AssureOptions& options) const {
+  if (!options.dry_run) return phase.saving();
+  return phase.spent.would_be(
+      likely_saving({.chip = options.prior,
+                     .without = left_out,
+                     .foreign = options.foreign,
+                     .memory_utilisation = phase.reference.memory_utilisation,
+                     .max_loss = allowed.max_loss,
+                     .lowest_x = allowed.lowest_x}));
+}
+
+void WorkBelief::settle(WorkPhase& phase, const AssureOptions& options, Saving& to) const {
+  to += saving_of(phase, options);
+  phase.spent.clear();
 }
 
 }  // namespace derate

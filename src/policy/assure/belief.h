@@ -49,6 +49,10 @@ struct WorkBelief {
   } unknown;
   double unknown_s = 0;       // since something was known last
   RecentWork unknown_recent;  // that none stood for in the end
+  // The loss of performance that a dry run would allow itself, and the x of the lowest clock.
+  struct Allowed {
+    double max_loss = 0, lowest_x = 0;
+  } allowed;
 
   explicit WorkBelief(const AssureOptions& options);
 
@@ -90,9 +94,11 @@ struct WorkBelief {
   // Keeps the phase among the known, and in the model cache; what it saved, where it is not kept,
   // is added to `settled`.
   void leave(const PhaseLeft& how, const AssureOptions& options, Saving& settled);
-};
 
-// Adds the saving of all that the phase has spent so far to `to`: its present estimate is final.
-void settle(WorkPhase& phase, bool dry_run, Saving& to);
+  // The saving of the phase so far, or that of a governed run in place of the dry one.
+  Saving saving_of(const WorkPhase& phase, const AssureOptions& options) const;
+  // Adds that to `to`: the present estimate is final.
+  void settle(WorkPhase& phase, const AssureOptions& options, Saving& to) const;
+};
 
 }  // namespace derate

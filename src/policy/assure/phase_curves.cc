@@ -27,7 +27,7 @@ constexpr double kWellRead = 0.003;                   // relative sd of a counte
 // variance by which the trend changes, and by which the work does without one.
 constexpr double kTrend = 2e-3, kTrendWalk = 4e-9, kLaunchWalk = 1e-7;
 constexpr double kNearClock = 0.02;  // of x: the curve's form fits
-constexpr double kTrendLasts = 5;  // s, between two readings
+constexpr double kTrendLasts = 5;    // s, between two readings
 // Innovations: the weight of the newest, what is no surprise, and s in which a trend turns.
 constexpr double kOfSurprise = 0.2, kSurprises = 3, kTurns = 10;
 // A beat says what it says; its bias is of the size of a step's share of time.
@@ -75,10 +75,11 @@ PhaseCurves curves_by(std::vector<Signal> signals, bool saturated, const CurvePr
   ProgressCurve with_power(priors.performance, bias);
   ProgressCurve metered = with_power;
   auto corrected = corrected_by_power(signals, saturated, priors);
-  return {std::move(signals),       saturated,
-          priors.overstated,        std::move(progress),
-          std::move(corrected),     std::move(with_power),
-          PowerCurve(priors.power), std::move(metered)};
+  return {std::move(signals),    saturated,
+          priors.overstated,     priors.foreign,
+          std::move(progress),   std::move(corrected),
+          std::move(with_power), PowerCurve(priors.power),
+          std::move(metered)};
 }
 
 bool saturated(const ReadingBatch& reference) {
@@ -142,8 +143,8 @@ void follow(PhaseCurves& curves, const ReadingBatch& look, Instant time) {
     ProgressCurve ahead = curves.progress;
     ahead.pass(passage);
     const Belief expected = ahead.reading(0, look.x);
-    const double variance = look.relative_variance(Signal::beat) + look.clock_variance() +
-                            expected.sd * expected.sd;
+    const double variance =
+        look.relative_variance(Signal::beat) + look.clock_variance() + expected.sd * expected.sd;
     const double innovation = std::log(rate.mean()) - expected.mean;
     of.surprise += kOfSurprise * (innovation * innovation / variance - of.surprise);
     const double far = std::clamp(innovation / std::sqrt(variance), -kFar, kFar);
@@ -270,13 +271,12 @@ std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz
   return out;
 }
 
-PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest,
-                        const CurvePriors& priors, double unsteady) {
+PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors,
+                        double unsteady) {
   PhaseCurves out =
       curves_by(informative_signals(reference, highest, priors), saturated(reference), priors);
   // Heartbeats stand for equal work: their sender says so.
-  out.launches.moves =
-      reference.launched && !out.signals.empty() && out.signals[0] == Signal::beat;
+  out.launches.moves = reference.launched && !out.signals.empty() && out.signals[0] == Signal::beat;
   out.launches.unsteady = unsteady;
   if (out.launches.moves)
     for (ProgressCurve* curve : {&out.progress, &out.with_power, &out.metered})

@@ -33,6 +33,7 @@ struct PhaseCurves {
   std::vector<Signal> signals;  // the counters of `progress`
   bool saturated = false;       // the memory counter, at the reference
   double overstated = 0;        // CurvePriors
+  bool foreign = false;         // CurvePriors
   ProgressCurve progress;
   std::optional<ProgressCurve> corrected;  // ... by what power says of a counter's bias
   ProgressCurve with_power;  // as one more counter: a witness that may warn, not assure
@@ -73,8 +74,8 @@ std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz
                                         const CurvePriors& priors);
 // Of those signals; nothing is learned yet.
 // `unsteady`: as LaunchLevel has it.
-PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest,
-                        const CurvePriors& priors, double unsteady = 1);
+PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors,
+                        double unsteady = 1);
 
 // For the model cache and back. Empty when the model is not of these priors' form.
 void put_curves(PhaseModel& model, const PhaseCurves& curves);

@@ -53,5 +53,39 @@ TEST(PhaseCurves, LongReadingsOfTheExpectedNarrowAndMoveNothing) {
   EXPECT_LT(after.sd, before.sd);
 }
 
+// Launches of work that follows the clock, read at two clocks in turn while the work in one moves.
+PhaseCurves of_launches(double moves_per_s) {
+  const auto look = [&](double x, double time) {
+    ReadingBatch out = look_at(x, std::exp(-x));
+    put(out, Signal::beat, 1000 * std::exp(-x - moves_per_s * time));
+    out.launched = true;
+    return out;
+  };
+  PhaseCurves curves = make_curves(look(0, 0), Megahertz(1980), curve_priors("H200"));
+  for (int i = 0; i < 60; ++i) {
+    const bool low = i % 10 >= 2;
+    curves.learn(look(low ? 0.1 : 0, i), Instant(std::chrono::seconds(i)), !low);
+  }
+  return curves;
+}
+
+TEST(PhaseCurves, WorkInALaunchThatMovesIsNoProgress) {
+  for (const double moves : {0.0, 0.0005, -0.0005, 0.003, -0.003}) {
+    const PhaseCurves curves = of_launches(moves);
+    ASSERT_TRUE(curves.launches.moves);
+    EXPECT_NEAR(curves.progress.performance(0.1).mean, -0.1, 0.004) << moves;
+    EXPECT_NEAR(curves.progress.trend().mean, -moves, 0.0003) << moves;
+    EXPECT_NEAR(curves.launches.moved, -moves * 8, 0.006) << moves;  // since the last reference
+  }
+}
+
+TEST(PhaseCurves, HeartbeatsHaveNoTrend) {
+  ReadingBatch beats = look_at(0, 1);
+  put(beats, Signal::beat, 1000);
+  const PhaseCurves curves = make_curves(beats, Megahertz(1980), curve_priors("H200"));
+  EXPECT_FALSE(curves.launches.moves);
+  EXPECT_EQ(curves.progress.trend().sd, 0);
+}
+
 }  // namespace
 }  // namespace derate

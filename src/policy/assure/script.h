@@ -14,9 +14,9 @@ struct Script {
   Stage stage = Stage::reference;
   Instant since{};  // in this stage
   std::optional<Instant> last, idle_since, unread_since;
-  bool anew = false;     // the next work is begun with in its midst
+  bool anew = false;          // the next work is begun with in its midst
   std::uint64_t process = 0;  // that counted the work last; 0: not known
-  bool by_name = false;  // a phase is taken up by what launches tell, not by what is read
+  bool by_name = false;       // a phase is taken up by what launches tell, not by what is read
   struct Request {
     Megahertz clock{};
     Instant at{};

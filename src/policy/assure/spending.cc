@@ -43,17 +43,21 @@ Saving Spending::saving(const Ratio& time, const Ratio& energy) const {
   return out;
 }
 
-Saving Spending::would_be(const Ratio& time, const Ratio& energy) const {
+Saving Spending::would_be(const LikelySaving& likely) const {
   Saving out = unsaved();
-  for (const auto& [step, spent] : by_x_) {
-    const Belief t = time(kStep * step), e = energy(kStep * step);
-    out += {.energy = spent.energy * std::exp(-e.mean),
-            .energy_at_highest = spent.energy,
-            .energy_sd = spent.energy * e.sd,
-            .time = from_seconds(seconds(spent.time) * std::exp(-t.mean)),
-            .time_at_highest = spent.time,
-            .time_sd = from_seconds(seconds(spent.time) * t.sd)};
-  }
+  Spent all;
+  for (const auto& [step, spent] : by_x_) all.add(spent);
+  // For the energy that would be used, what the highest clock takes lies between these two.
+  const double least = 1 / (1 - likely.low), most = 1 / (1 - likely.high);
+  const Joules used = all.energy * (2 / (least + most));
+  const double slowest = 1 - likely.loss_high, fastest = 1 - likely.loss_low;
+  const double taken = seconds(all.time) * 2 / (slowest + fastest);
+  out += {.energy = used,
+          .energy_at_highest = all.energy,
+          .energy_sd = used * ((most - least) / 2 / kNinety),
+          .time = from_seconds(taken),
+          .time_at_highest = all.time,
+          .time_sd = from_seconds(taken * (fastest - slowest) / 2 / kNinety)};
   return out;
 }
 

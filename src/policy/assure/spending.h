@@ -8,6 +8,7 @@
 
 #include "core/saving.h"
 #include "model/linear_belief.h"
+#include "model/saving_forecast.h"
 
 namespace derate {
 
@@ -32,8 +33,8 @@ class Spending {
   Duration time() const { return time_; }
 
   Saving saving(const Ratio& time, const Ratio& energy) const;
-  // Of a dry run, where all of it was spent at the reference, and x is what was asked for.
-  Saving would_be(const Ratio& time, const Ratio& energy) const;
+  // Of a dry run, where all of it was spent at the reference.
+  Saving would_be(const LikelySaving& likely) const;
 
  private:
   Saving unsaved() const;

@@ -34,13 +34,17 @@ TEST(Spending, ALowClockTakesLongerAndLess) {
 }
 
 // A dry run stays at the highest clock; x is what was asked for.
-TEST(Spending, ADryRunTellsWhatWouldBe) {
+TEST(Spending, ADryRunWouldSaveWhatIsLikely) {
   Spending spending;
   spending.add(0.2, {10s, 1000_J});
-  const Saving would_be = spending.would_be(slower, dearer);
-  EXPECT_EQ(would_be.energy_at_highest, 1000_J);
-  EXPECT_NEAR(would_be.energy.value(), 1000 * std::exp(-0.2), 1e-9);
-  EXPECT_NEAR(seconds(would_be.time), 10 * std::exp(0.2), 1e-6);
+  spending.add(0, {10s, 1000_J});
+  const Saving would_be = spending.would_be({0.1, 0.3, 0.02, 0.1});
+  EXPECT_EQ(would_be.energy_at_highest, 2000_J);
+  EXPECT_EQ(would_be.time_at_highest, 20s);
+  EXPECT_NEAR(energy_saving(would_be)->low, 0.1, 1e-9);
+  EXPECT_NEAR(energy_saving(would_be)->high, 0.3, 1e-9);
+  EXPECT_NEAR(performance(would_be)->low, 0.9, 1e-6);
+  EXPECT_NEAR(performance(would_be)->high, 0.98, 1e-6);
 }
 
 RC_GTEST_PROP(Spending, PartsAddUp, ()) {

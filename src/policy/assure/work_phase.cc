@@ -6,8 +6,12 @@
 namespace derate {
 namespace {
 
-constexpr double kCurveForm = 0.005;   // sd of what a quadratic leaves of a counter beside progress
-constexpr double kEnergyForm = 0.006;  // the same of power over performance
+// Sd of the share of a counter over progress that a quadratic does not describe.
+constexpr double kCurveForm = 0.005;
+// Sd of power over performance on top of the curve's own: by the chip's own applications, or by
+// other chips'. And how much wider the curve's own is for an application that the priors do not
+// have. Chosen on applications and chips that were left out (docs/policies/assure.md).
+constexpr double kEnergyForm = 0.015, kForeignEnergy = 0.025, kUnseenEnergy = 1.5;
 // Share of the time without kernels that follows the clock all the same (launches, copies), its sd:
 // one of 35 measured applications has any, 0.22, and 0.30 where its table is not smoothed.
 constexpr double kIdleFollows = 0.13;
@@ -146,17 +150,18 @@ Belief WorkPhase::energy_at_reference(double x) const {
   // Power is level + progress + bias: what is left of power over progress is the bias.
   const Belief out = curves.metered.bias(curves.signals.size(), x, reference.x);
   if (x == reference.x) return {};
-  return {-out.mean, std::hypot(out.sd, kEnergyForm)};
+  return {-out.mean,
+          std::hypot(kUnseenEnergy * out.sd, curves.foreign ? kForeignEnergy : kEnergyForm)};
 }
 
-Saving WorkPhase::saving(bool dry_run) const {
+Saving WorkPhase::saving() const {
   const double moved = reference.capped ? kCappedReference : 0;
   const auto wider = [&](Belief belief) {
     return Belief{belief.mean, std::hypot(belief.sd, moved)};
   };
   const auto time = [&](double x) { return wider(performance(x)); };
   const auto energy = [&](double x) { return wider(energy_at_reference(x)); };
-  return dry_run ? spent.would_be(time, energy) : spent.saving(time, energy);
+  return spent.saving(time, energy);
 }
 
 WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors,
@@ -170,6 +175,8 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
     out.reference.gpu_utilisation = utilisation.mean();
     out.reference.gpu_utilisation_sd = std::sqrt(utilisation.variance(0.01) / utilisation.count());
   }
+  if (const Readings& memory = reference.of(Signal::memory); memory.count() > 0)
+    out.reference.memory_utilisation = memory.mean();
   return out;
 }
 
@@ -181,7 +188,8 @@ bool speaks(const WorkPhase& phase) {
 void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
   const bool at_reference = look.x < phase.reference.x + kAtReference;
   Belief moved{phase.curves.launches.moved, 0};
-  if (phase.curves.launches.moves) moved.sd = phase.curves.progress.reading(0, phase.reference.x).sd;
+  if (phase.curves.launches.moves)
+    moved.sd = phase.curves.progress.reading(0, phase.reference.x).sd;
   phase.curves.learn(look, time, at_reference);
   const Readings& beats = look.of(Signal::beat);
   if (!speaks(phase) || beats.count() == 0 || beats.mean() <= 0 || !at_reference) return;

@@ -41,6 +41,7 @@ struct PhaseReference {
   bool unproven = false;
   bool ignores_counters = false;  // the same, by the user's choice: CurvePriors
   double gpu_utilisation = 1, gpu_utilisation_sd = 0;
+  std::optional<double> memory_utilisation;
   ReferenceRate rate;
 
   // Whether the power limit alone might hold the clock at `at` by now.
@@ -97,8 +98,8 @@ struct WorkPhase {
   Belief performance(double x) const;
   // Log of the energy that work takes at the reference over that at `x`.
   Belief energy_at_reference(double x) const;
-  // What was saved of `spent`, or would be in a dry run.
-  Saving saving(bool dry_run) const;
+  // The saving of `spent`.
+  Saving saving() const;
   // Whether the counters do not say that work is faster at that clock.
   bool plausible(double x) const { return is_plausible(x, performance(x)); }
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
