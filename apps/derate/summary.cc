@@ -180,6 +180,9 @@ Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
             fmt::format("not known: nothing was written, and nobody estimates what would have been "
                         "(promised {})",
                         percent_text(*summary.promise, 0))};
+  if (const std::string why = no_saving_text(summary, figures); summary.dry_run && !why.empty())
+    return {Kind::not_known,
+            fmt::format("not known: {} (promised {})", why, percent_text(*summary.promise, 0))};
   const Speed speed = speed_of(summary, figures);
   Kind kind = Kind::not_known;
   std::string why;

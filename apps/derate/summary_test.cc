@@ -194,5 +194,61 @@ TEST(Summary, AHistogramNamesTheLongestAndTheOthers) {
       << summary_text(assure_of_90(), ledger.figures());
 }
 
+std::string sentence(const GpuSummary& summary, const GpuFigures& figures) {
+  const GpuAccount account{summary, figures};
+  return closing_sentence({&account, 1});
+}
+
+TEST(Summary, WithoutAClockThatWasSetNothingWasSaved) {
+  GpuFigures figures = a_minute();
+  figures.asked_clocks.clear();
+  EXPECT_TRUE(
+      has(sentence(assure_of_90(), figures), "What was saved is not known: no clock was set"));
+  EXPECT_TRUE(summary_json(assure_of_90(), figures).at("saving").is_null());
+  figures.failed_writes = 12;
+  EXPECT_TRUE(has(sentence(assure_of_90(), figures), "all 12 requests to the driver failed"));
+  EXPECT_TRUE(has(summary_text(assure_of_90(), figures), "saved       not known: all 12 requests"));
+}
+
+TEST(Summary, RequestsThatFailedComeFirst) {
+  GpuFigures figures = a_minute();
+  figures.writes = 9;
+  figures.failed_writes = 3;
+  const std::string text = sentence(assure_of_90(), figures);
+  EXPECT_TRUE(has(text, "3 of 12 requests to the driver failed. Saved about 15 %")) << text;
+}
+
+TEST(Summary, ADryRunSaysWhenThePowerLimitLetsNothingBeKnown) {
+  GpuSummary summary = assure_of_90();
+  summary.dry_run = true;
+  GpuFigures figures = a_minute();
+  EXPECT_TRUE(has(sentence(summary, figures), "Would save about 15 %"));
+  figures.capped = 40s;
+  const std::string text = sentence(summary, figures);
+  EXPECT_TRUE(has(text, "What would be saved is not known: the power limit held its clock"))
+      << text;
+  EXPECT_TRUE(has(text, "promise not known")) << text;
+}
+
+TEST(Summary, ADryRunThatKnowsLittleGivesARange) {
+  GpuSummary summary = assure_of_90();
+  summary.dry_run = true;
+  GpuFigures figures = a_minute();
+  figures.saving->energy_sd = 150_J;
+  const std::string text = sentence(summary, figures);
+  EXPECT_TRUE(has(text, "Would save between")) << text;
+  EXPECT_TRUE(has(text, "a governed run will tell")) << text;
+}
+
+TEST(Summary, BeatsWhoseRateMovedAreReported) {
+  GpuFigures figures = a_minute();
+  figures.heartbeats_moved = -0.08;
+  GpuSummary summary = assure_of_90();
+  EXPECT_FALSE(has(summary_text(summary, figures), "their rate"));
+  summary.hears_beats = true;
+  EXPECT_TRUE(has(summary_text(summary, figures), "their rate fell by 8 % while power did not"));
+  EXPECT_EQ(summary_json(summary, figures).at("heartbeats_moved_ratio"), -0.08);
+}
+
 }  // namespace
 }  // namespace derate::cli
