@@ -63,7 +63,7 @@ bool Assure::is_at_work(const Estimate& estimate) {
 void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
   const auto time = script_.time_of_tick(estimate.time);
   if (!time || !estimate.sm_clock || !estimate.power) return;
-  belief_.allowed = {account_.delta, options_.position(envelope.lowest())};
+  if (options_.dry_run) belief_.allowed = {account_.delta, envelope};
   Spending& to = belief_.phase ? belief_.phase->spent : account_.pending;
   const bool about_there =
       belief_.phase && belief_.phase->reference.limit_allows(options_.position(*estimate.sm_clock));

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <utility>
 
+#include "model/alike_applications.h"
+
 namespace derate {
 namespace {
 
 constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
 constexpr double kOfTwo = 3;                             // strain
 constexpr std::size_t kMostPhases = 32;
+constexpr double kRounding = 1e-6;  // of a share
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
 // 26.2.23, error below 4.5e-4.
@@ -170,13 +173,22 @@ void WorkBelief::leave(const PhaseLeft& how, const AssureOptions& options, Savin
 
 Saving WorkBelief::saving_of(const WorkPhase& phase, const AssureOptions& options) const {
   if (!options.dry_run) return phase.saving();
-  return phase.spent.would_be(
-      likely_saving({.chip = options.prior,
-                     .without = left_out,
-                     .foreign = options.foreign,
-                     .memory_utilisation = phase.reference.memory_utilisation,
-                     .max_loss = allowed.max_loss,
-                     .lowest_x = allowed.lowest_x}));
+  if (!allowed) return {};
+  const double most = allowed->max_loss;
+  const Forecast likely =
+      forecast_by_alike(options.prior, allowed->envelope,
+                        {.clock = allowed->envelope.highest(),
+                         .gpu_utilisation = Fraction(phase.reference.gpu_utilisation),
+                         .memory_utilisation = phase.reference.memory_utilisation},
+                        {&most, 1}, left_out)
+          .front();
+  // A governed run loses no more than it promises, and stays at the highest clock where it saves
+  // nothing.
+  const auto within = [](const ShareEstimate& share, double high) {
+    const double top = std::min(share.high, high), low = std::clamp(share.low, 0.0, top);
+    return ShareEstimate{(low + top) / 2, low, top};
+  };
+  return phase.spent.would_be(within(likely.saving, 0.95), within(likely.loss, most - kRounding));
 }
 
 void WorkBelief::settle(WorkPhase& phase, const AssureOptions& options, Saving& to) const {

@@ -49,10 +49,13 @@ struct WorkBelief {
   } unknown;
   double unknown_s = 0;       // since something was known last
   RecentWork unknown_recent;  // that none stood for in the end
-  // The loss of performance that a dry run would allow itself, and the x of the lowest clock.
+  // The loss of performance that a dry run would allow itself, and the clocks that it would choose
+  // from.
   struct Allowed {
-    double max_loss = 0, lowest_x = 0;
-  } allowed;
+    double max_loss = 0;
+    Envelope envelope;
+  };
+  std::optional<Allowed> allowed;
 
   explicit WorkBelief(const AssureOptions& options);
 

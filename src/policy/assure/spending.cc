@@ -43,14 +43,14 @@ Saving Spending::saving(const Ratio& time, const Ratio& energy) const {
   return out;
 }
 
-Saving Spending::would_be(const LikelySaving& likely) const {
+Saving Spending::would_be(const ShareEstimate& saved, const ShareEstimate& lost) const {
   Saving out = unsaved();
   Spent all;
   for (const auto& [step, spent] : by_x_) all.add(spent);
   // For the energy that would be used, what the highest clock takes lies between these two.
-  const double least = 1 / (1 - likely.low), most = 1 / (1 - likely.high);
+  const double least = 1 / (1 - saved.low), most = 1 / (1 - saved.high);
   const Joules used = all.energy * (2 / (least + most));
-  const double slowest = 1 - likely.loss_high, fastest = 1 - likely.loss_low;
+  const double slowest = 1 - lost.high, fastest = 1 - lost.low;
   const double taken = seconds(all.time) * 2 / (slowest + fastest);
   out += {.energy = used,
           .energy_at_highest = all.energy,

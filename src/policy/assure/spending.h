@@ -8,7 +8,6 @@
 
 #include "core/saving.h"
 #include "model/linear_belief.h"
-#include "model/saving_forecast.h"
 
 namespace derate {
 
@@ -33,8 +32,9 @@ class Spending {
   Duration time() const { return time_; }
 
   Saving saving(const Ratio& time, const Ratio& energy) const;
-  // Of a dry run, where all of it was spent at the reference.
-  Saving would_be(const LikelySaving& likely) const;
+  // Of a dry run, where all of it was spent at the reference: for shares of energy that would be
+  // saved, and of performance that would be lost.
+  Saving would_be(const ShareEstimate& saved, const ShareEstimate& lost) const;
 
  private:
   Saving unsaved() const;

@@ -38,7 +38,7 @@ TEST(Spending, ADryRunWouldSaveWhatIsLikely) {
   Spending spending;
   spending.add(0.2, {10s, 1000_J});
   spending.add(0, {10s, 1000_J});
-  const Saving would_be = spending.would_be({0.1, 0.3, 0.02, 0.1});
+  const Saving would_be = spending.would_be({0.2, 0.1, 0.3}, {0.06, 0.02, 0.1});
   EXPECT_EQ(would_be.energy_at_highest, 2000_J);
   EXPECT_EQ(would_be.time_at_highest, 20s);
   EXPECT_NEAR(energy_saving(would_be)->low, 0.1, 1e-9);

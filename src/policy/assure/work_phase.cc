@@ -176,7 +176,7 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
     out.reference.gpu_utilisation_sd = std::sqrt(utilisation.variance(0.01) / utilisation.count());
   }
   if (const Readings& memory = reference.of(Signal::memory); memory.count() > 0)
-    out.reference.memory_utilisation = memory.mean();
+    out.reference.memory_utilisation = Fraction(memory.mean());
   return out;
 }
 

@@ -41,7 +41,7 @@ struct PhaseReference {
   bool unproven = false;
   bool ignores_counters = false;  // the same, by the user's choice: CurvePriors
   double gpu_utilisation = 1, gpu_utilisation_sd = 0;
-  std::optional<double> memory_utilisation;
+  std::optional<Fraction> memory_utilisation;
   ReferenceRate rate;
 
   // Whether the power limit alone might hold the clock at `at` by now.
