@@ -9,7 +9,7 @@
 #include "model/curve_priors.h"
 #include "model/power_curve.h"
 #include "policy/assure/change_watch.h"
-#include "policy/assure/rate_trend.h"
+#include "policy/assure/counter_trend.h"
 #include "policy/assure/reading_batch.h"
 
 namespace derate {
@@ -43,7 +43,7 @@ struct PhaseCurves {
   // Of each counter, by how much the log of its level may have moved by itself since it was read at
   // the reference: its gain wanders.
   struct Movement {
-    RateTrend trend;
+    CounterTrend trend;
     double moved = 0;
   };
   std::vector<Movement> movements;

@@ -1,4 +1,4 @@
-#include "policy/assure/rate_trend.h"
+#include "policy/assure/counter_trend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,24 +15,24 @@ constexpr double kLeastSpan = 1;       // s^2: the readings' variance in time
 
 }  // namespace
 
-double RateTrend::slope() const {
+double CounterTrend::slope() const {
   if (weight_ <= 0) return 0;
   const double mean = time_ / weight_;
   const double spread = time2_ - weight_ * mean * mean;  // weighted
   if (spread < kLeastSpan * weight_) return 0;
-  const double slope = (time_rate_ - mean * rate_) / spread;
+  const double slope = (time_reading_ - mean * reading_) / spread;
   return std::max(0.0, std::abs(slope) - kDoubt / std::sqrt(spread));
 }
 
-double RateTrend::per_second(Instant now) const {
+double CounterTrend::per_second(Instant now) const {
   return std::max(slope(), earlier_ * std::exp(-seconds(now - earlier_at_) / kFades));
 }
 
-void RateTrend::add(Instant time, double x, double log_rate, double variance) {
+void CounterTrend::add(Instant time, double x, double log_reading, double variance) {
   earlier_ = per_second(time);
   earlier_at_ = time;
   if (std::abs(x - x_) > kSameClock) {
-    weight_ = time_ = rate_ = time2_ = time_rate_ = 0;
+    weight_ = time_ = reading_ = time2_ = time_reading_ = 0;
     x_ = x;
     last_ = time;
   }
@@ -40,11 +40,11 @@ void RateTrend::add(Instant time, double x, double log_rate, double variance) {
   const double precision = 1 / std::max(variance, kLeastError * kLeastError);
   const double since = seconds(time - last_), keep = std::exp(-since / kMemory);
   time2_ = keep * (time2_ - 2 * since * time_ + since * since * weight_);
-  time_rate_ = keep * (time_rate_ - since * rate_);
+  time_reading_ = keep * (time_reading_ - since * reading_);
   time_ = keep * (time_ - since * weight_);
-  rate_ *= keep;
+  reading_ *= keep;
   weight_ = keep * weight_ + precision;
-  rate_ += log_rate * precision;
+  reading_ += log_reading * precision;
   last_ = time;
 }
 

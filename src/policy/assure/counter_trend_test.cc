@@ -1,4 +1,4 @@
-#include "policy/assure/rate_trend.h"
+#include "policy/assure/counter_trend.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 double trend_of(double per_second, std::uint64_t seed, double period = 0) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> error(0, 0.003);
-  RateTrend trend;
+  CounterTrend trend;
   Instant now{};
   for (int i = 0; i < 60; ++i) {
     now += 2s;
@@ -24,13 +24,13 @@ double trend_of(double per_second, std::uint64_t seed, double period = 0) {
   return trend.per_second(now);
 }
 
-TEST(RateTrend, OfASteadyRateIsNone) {
+TEST(CounterTrend, OfASteadyRateIsNone) {
   double all = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) all += trend_of(0, seed) / 200;
   EXPECT_LT(all, 5e-5);  // 0.3 % in a minute
 }
 
-TEST(RateTrend, IsSeenEitherWay) {
+TEST(CounterTrend, IsSeenEitherWay) {
   for (const double per_second : {0.0008, -0.0008, 0.003})
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       EXPECT_GT(trend_of(per_second, seed), 0.5 * std::abs(per_second));
@@ -39,13 +39,13 @@ TEST(RateTrend, IsSeenEitherWay) {
 }
 
 // A wave comes to a halt at its crests, where what was seen before it still counts.
-TEST(RateTrend, OfAWaveIsRemembered) {
+TEST(CounterTrend, OfAWaveIsRemembered) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed)
     EXPECT_GT(trend_of(0.005, seed, 60 / 6.283), 0.001);
 }
 
-TEST(RateTrend, TwoClocksAreNotCompared) {
-  RateTrend trend;
+TEST(CounterTrend, TwoClocksAreNotCompared) {
+  CounterTrend trend;
   Instant now{};
   for (int i = 0; i < 40; ++i) {
     now += 2s;
