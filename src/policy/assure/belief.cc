@@ -171,15 +171,15 @@ void WorkBelief::leave(const PhaseLeft& how, const AssureOptions& options, Savin
   phase.reset();
 }
 
-Saving WorkBelief::saving_of(const WorkPhase& phase, const AssureOptions& options) const {
-  if (!options.dry_run) return phase.saving();
+Saving WorkBelief::saving_of(const WorkPhase& of, const AssureOptions& options) const {
+  if (!options.dry_run) return of.saving();
   if (!allowed) return {};
   const double most = allowed->max_loss;
   const Forecast likely =
       forecast_by_alike(options.prior, allowed->envelope,
                         {.clock = allowed->envelope.highest(),
-                         .gpu_utilisation = Fraction(phase.reference.gpu_utilisation),
-                         .memory_utilisation = phase.reference.memory_utilisation},
+                         .gpu_utilisation = Fraction(of.reference.gpu_utilisation),
+                         .memory_utilisation = of.reference.memory_utilisation},
                         {&most, 1}, left_out)
           .front();
   // A governed run loses no more than it promises, and stays at the highest clock where it saves
@@ -188,12 +188,12 @@ Saving WorkBelief::saving_of(const WorkPhase& phase, const AssureOptions& option
     const double top = std::min(share.high, high), low = std::clamp(share.low, 0.0, top);
     return ShareEstimate{(low + top) / 2, low, top};
   };
-  return phase.spent.would_be(within(likely.saving, 0.95), within(likely.loss, most - kRounding));
+  return of.spent.would_be(within(likely.saving, 0.95), within(likely.loss, most - kRounding));
 }
 
-void WorkBelief::settle(WorkPhase& phase, const AssureOptions& options, Saving& to) const {
-  to += saving_of(phase, options);
-  phase.spent.clear();
+void WorkBelief::settle(WorkPhase& of, const AssureOptions& options, Saving& to) const {
+  to += saving_of(of, options);
+  of.spent.clear();
 }
 
 }  // namespace derate

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/envelope.h"
 #include "policy/assure/assure_options.h"
 #include "policy/assure/work_phase.h"
 
@@ -99,9 +100,9 @@ struct WorkBelief {
   void leave(const PhaseLeft& how, const AssureOptions& options, Saving& settled);
 
   // The saving of the phase so far, or that of a governed run in place of the dry one.
-  Saving saving_of(const WorkPhase& phase, const AssureOptions& options) const;
+  Saving saving_of(const WorkPhase& of, const AssureOptions& options) const;
   // Adds that to `to`: the present estimate is final.
-  void settle(WorkPhase& phase, const AssureOptions& options, Saving& to) const;
+  void settle(WorkPhase& of, const AssureOptions& options, Saving& to) const;
 };
 
 }  // namespace derate
