@@ -84,7 +84,8 @@ class Attacker:
         ticks = 0
         for pid in [self.pid, *children_of(self.pid)]:
             with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+                fields = text.rpartition(")")[2].split()
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 

@@ -44,7 +44,7 @@ def now():
 def process_fields(pid):
     """The fields of /proc/PID/stat from the state on; None when there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     return text.rpartition(")")[2].split()
@@ -158,7 +158,7 @@ def described(left):
     arguments."""
     name, pid = left
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         waits = Path(f"/proc/{pid}/wchan").read_text()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:

@@ -78,7 +78,7 @@ def end_of(who, program):
     """Ends `derate run`: it lasts as long as its command, which may hang in its own output."""
     for pid in session_of(program.pid) if who == "derate run" else []:
         try:
-            command = Path(f"/proc/{pid}/comm").read_text().strip()
+            command = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
         except OSError:
             continue
         if command in ("sh", "sleep"):
