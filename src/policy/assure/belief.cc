@@ -184,11 +184,12 @@ Saving WorkBelief::saving_of(const WorkPhase& of, const AssureOptions& options) 
           .front();
   // A governed run loses no more than it promises, and stays at the highest clock where it saves
   // nothing.
-  const auto within = [](const ShareEstimate& share, double high) {
-    const double top = std::min(share.high, high), low = std::clamp(share.low, 0.0, top);
+  const auto within = [](const ShareEstimate& share, double most) {
+    const double top = std::clamp(share.high, 0.0, most), low = std::clamp(share.low, 0.0, top);
     return ShareEstimate{(low + top) / 2, low, top};
   };
-  return of.spent.would_be(within(likely.saving, 0.95), within(likely.loss, most - kRounding));
+  return of.spent.would_be(within(likely.saving, 0.95),
+                           within(likely.loss, std::max(0.0, most - kRounding)));
 }
 
 void WorkBelief::settle(WorkPhase& of, const AssureOptions& options, Saving& to) const {

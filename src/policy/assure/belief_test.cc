@@ -126,5 +126,24 @@ TEST(WorkBelief, AMixtureIsNotKnownAgainAndWhatItSavedIsSettled) {
   EXPECT_EQ(settled.energy, Joules(1000));
 }
 
+// Also of a promise that allows no loss.
+RC_GTEST_PROP(WorkBelief, ADryRunReportsSharesThatAreShares, ()) {
+  const double delta = *rc::gen::inRange(0, 51) / 100.0;
+  const double memory = *rc::gen::inRange(0, 101) / 100.0;
+  AssureOptions options = kBeliefOptions;
+  options.dry_run = true;
+  WorkBelief belief(options);
+  const std::vector<Megahertz> clocks{Megahertz(990), Megahertz(1485), kTopClock};
+  belief.allowed = {delta, *Envelope::create(clocks, clocks.front(), kTopClock)};
+  belief.make(batch_of(Signal::memory, memory), kTopClock, "", after_s(0));
+  belief.phase->spent.add(0, {10s, Joules(1000)});
+  const Saving saving = belief.saving_of(*belief.phase, options);
+  const auto saved = energy_saving(saving), kept = performance(saving);
+  RC_ASSERT(saved && kept);
+  RC_ASSERT(-1e-9 <= saved->low && saved->low <= saved->high && saved->high < 1);
+  RC_ASSERT(saving.time >= saving.time_at_highest);  // no work is faster at a lower clock
+  RC_ASSERT(1 - delta - 1e-9 <= kept->low && kept->low <= kept->high && kept->high <= 1 + 1e-9);
+}
+
 }  // namespace
 }  // namespace derate
