@@ -105,7 +105,7 @@ std::string beats_moved_text(double by) {
 // The reason why no saving is reported though the policy has an estimate; empty: there is none.
 std::string no_saving_text(const GpuSummary& summary, const GpuFigures& figures) {
   if (summary.dry_run) {
-    if (2 * figures.capped < figures.time || figures.capped <= Duration::zero()) return {};
+    if (figures.capped <= Duration::zero() || 2 * figures.capped < figures.time) return {};
     return fmt::format("the power limit held its clock for {}", duration_text(figures.capped));
   }
   if (!figures.asked_clocks.empty()) return {};

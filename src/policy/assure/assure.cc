@@ -64,9 +64,8 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   options.settle = from_seconds(number("settle"));
   options.reference = from_seconds(number("reference"));
   const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
-  options.foreign = prior == "all" || !has_rows(prior == "own" ? setup.chip : prior) ||
-                    (prior != "own" && prior != setup.chip);
   options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
+  options.foreign = options.prior != setup.chip || !has_rows(setup.chip);
   options.leave_out = number("leave_out") > 0;
   options.dry_run = setup.dry_run;
   options.chip = setup.chip;
