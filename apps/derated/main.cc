@@ -173,11 +173,19 @@ struct Parts {
   EventLoop& loop;
   Instant round_ended;
   EventLoop::Timer next_round = {}, next_beat = {};
-  std::string reported = {};  // the last status sent to the guard; empty: none yet
-  Result<void> outcome = {};  // of the last round
+  std::string reported = {};      // the last status sent to the guard; empty: none yet
+  Result<void> outcome = {};      // of the last round
+  bool own_beats_failed = false;  // which is logged once
 };
 
 void serve_commands(const Parts& parts) { parts.worker.operators().serve(parts.commands); }
+
+// A user without a socket of its own sends its beats to the socket of all.
+void serve_beat_users(Parts& parts) {
+  const auto opened = parts.beats->serve_users(parts.worker.users());
+  if (opened.ok() || std::exchange(parts.own_beats_failed, true)) return;
+  parts.log.warning("a user's heartbeats share the queue of all users: " + opened.error().message);
+}
 
 void serve_beats(const Parts& parts) {
   parts.beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -211,7 +219,10 @@ void do_round(Parts& parts) {
   if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
   if (parts.api != nullptr) parts.api->serve();
   // A round that takes longer than its period is due again at once, before any socket.
-  if (parts.beats != nullptr) serve_beats(parts);
+  if (parts.beats != nullptr) {
+    serve_beat_users(parts);
+    serve_beats(parts);
+  }
   if (parts.launches != nullptr) serve_launches(parts);
   parts.next_round.set(parts.worker.next_due());
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,8 @@ class Worker {
   void on_message(std::string_view text, const BeatServer::Sender& sender) {
     if (is_heard(sender.uid, "beat.sock")) work_.tracker.on_message(text, sender);
   }
+  // Users whose processes are on GPUs.
+  std::set<uid_t> users() const { return work_.tracker.users(); }
   // What came to the socket of launches (docs/progress.md).
   void on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
     if (is_heard(sender.uid, "launches.sock")) work_.tracker.on_launches(std::move(page), sender);

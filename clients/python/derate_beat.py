@@ -40,7 +40,10 @@ def _paths():
     own = os.environ.get("DERATE_BEAT_SOCKET")
     if own:
         yield own
-    yield (os.environ.get("DERATE_RUN_DIR") or "/run/derate") + "/beat.sock"
+    run = os.environ.get("DERATE_RUN_DIR") or "/run/derate"
+    # The daemon's socket for this user alone, whose queue no other user can fill.
+    yield f"{run}/beats/{os.geteuid()}.sock"
+    yield run + "/beat.sock"
 
 
 def _doubt(path):
@@ -115,7 +118,7 @@ def _send(text):
                 out.sendto(text, path)
                 return True
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ECONNREFUSED):
+                if error.errno not in (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES):
                     return error.errno == errno.EAGAIN
     return False
 

@@ -31,6 +31,10 @@ Result<sockaddr_un> address_of(const std::string& path) {
   return address;
 }
 
+std::string own_beat_socket(const std::string& run_folder, uid_t user) {
+  return fmt::format("{}/beats/{}.sock", run_folder, user);
+}
+
 Result<void> check_listener(int socket, const std::string& path) {
   ucred who{};
   socklen_t size = sizeof who;

@@ -8,6 +8,7 @@
 
 #include "base/safe_path.h"
 #include "base/text.h"
+#include "base/unix_address.h"
 
 namespace derate {
 namespace {
@@ -114,7 +115,15 @@ std::string beat_socket() { return run_directory() + "/beat.sock"; }
 
 std::string launch_socket() { return run_directory() + "/launches.sock"; }
 
-std::vector<std::string> beat_sockets() { return sockets("DERATE_BEAT_SOCKET", "beat.sock"); }
+std::vector<std::string> beat_sockets() {
+  std::vector<std::string> out;
+  if (std::string given = variable("DERATE_BEAT_SOCKET"); !given.empty()) out.push_back(given);
+  for (const std::string& folder : run_directories()) {
+    out.push_back(own_beat_socket(folder, ::geteuid()));
+    out.push_back(folder + "/beat.sock");
+  }
+  return out;
+}
 
 std::vector<std::string> client_sockets() { return sockets("DERATE_CLIENT_SOCKET", "client.sock"); }
 

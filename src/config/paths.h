@@ -46,7 +46,8 @@ std::string beat_socket();
 std::string launch_socket();
 // Where the daemon listens to programs.
 std::string client_socket();
-// Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.
+// Sockets for a beat, in this order: $DERATE_BEAT_SOCKET, the user's daemon, the system's; of each
+// daemon first the socket of this process's user.
 std::vector<std::string> beat_sockets();
 // Where a program may be answered, in this order: $DERATE_CLIENT_SOCKET, one's own daemon, the
 // system's.

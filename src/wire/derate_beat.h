@@ -115,18 +115,23 @@ static inline int derate_beat_send(const char* folder, const char* name, const c
   }
   heard = sendto(socket_, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL,
                  (const struct sockaddr*)&address, sizeof address) >= 0;
-  /* A daemon whose queue is full is there all the same. */
-  heard = heard || (errno != ENOENT && errno != ECONNREFUSED);
+  /* A daemon whose queue is full is there all the same. A socket of another user is not for us. */
+  heard = heard || (errno != ENOENT && errno != ECONNREFUSED && errno != EACCES);
   close(socket_);
   errno = kept;
   return heard;
 }
 
-/* Says where it is heard: `derate run` that started the program, else derated. */
+/* Sends to the first that listens: `derate run` that started the program, then derated's socket for
+ * this user alone, whose queue no other user can fill, then derated's socket for all users. */
 static inline void derate_beat_tell(const char* text) {
   const char* run = getenv("DERATE_RUN_DIR");
+  char own[40];
+  if (run == NULL || *run == '\0') run = "/run/derate";
   if (derate_beat_send(getenv("DERATE_BEAT_SOCKET"), "", text)) return;
-  (void)derate_beat_send(run != NULL && *run != '\0' ? run : "/run/derate", "/beat.sock", text);
+  snprintf(own, sizeof own, "/beats/%lu.sock", (unsigned long)geteuid());
+  if (derate_beat_send(run, own, text)) return;
+  (void)derate_beat_send(run, "/beat.sock", text);
 }
 
 /* Appends KEY=VARIABLE of the environment where it is a word of characters from `first` to `last`,

@@ -144,6 +144,34 @@ class Clients(unittest.TestCase):
         self.c("4")
         self.assertEqual((system.recv(100), system.recv(100)), (b"done=3.0", b"done=4.000000"))
 
+    def test_the_users_own_socket_comes_before_that_of_all(self):
+        everybody = self.listen()
+        (self.folder / "beats").mkdir()
+        own = self.listen(f"beats/{os.geteuid()}.sock")
+        derate_beat.beat(1)
+        self.c("2")
+        self.assertEqual((own.recv(100), own.recv(100)), (b"done=1.0", b"done=2.000000"))
+        self.c("many", "20000")  # its queue is full: no beat goes to the socket of all
+        everybody.settimeout(0)
+        self.assertRaises(BlockingIOError, everybody.recv, 100)
+        everybody.settimeout(10)
+        own.close()
+        derate_beat.beat(3)
+        self.c("4")
+        said = [everybody.recv(100) for _ in range(2)]
+        self.assertEqual(said, [b"done=3.0", b"done=4.000000"])
+
+    def test_a_closed_socket_is_passed_over(self):
+        everybody = self.squat()
+        self.folder.chmod(0o755)
+        (self.folder / "beats").mkdir()
+        own = self.listen(f"beats/{VICTIM}.sock")
+        os.chmod(self.folder / f"beats/{VICTIM}.sock", 0o600)  # root's
+        self.assertEqual(self.as_victim(), (3, []))
+        self.assertEqual(everybody.recv(1000), b"done=1.0 max_loss=0.01")
+        own.settimeout(0)
+        self.assertRaises(BlockingIOError, own.recv, 100)
+
     def test_who_does_not_read_holds_nobody_up(self):
         ear = self.listen()
         self.c("many", "20000")

@@ -15,9 +15,11 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "clients/python"))
 
 import attack_bench  # noqa: E402
 import attacker  # noqa: E402
+import derate_beat  # noqa: E402
 from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker  # noqa: E402
 from doors import GAINED, SUBORDINATES, Page, Place, alone, as_many, sim_job  # noqa: E402
 from house import Failure, House, check, now, round_times, send  # noqa: E402
@@ -179,14 +181,13 @@ def use_page(tally, port, code, may_begin):
 
 
 def beat_on(tally, place):
-    """A job that sends its beats from the same process."""
+    """A job that sends its beats from the same process, by the client that docs/heartbeats.md
+    describes."""
     work, begin = sim_job(place, WATCHED), now()
-    with attacker.datagrams() as out:
-        while work.fileno() >= 0:
-            with contextlib.suppress(OSError):
-                out.sendto(f"done={100 * (now() - begin):.3f}".encode(), place.path("beat.sock"))
-                tally[0] += 1
-            time.sleep(0.05)
+    os.environ["DERATE_RUN_DIR"] = place.folder
+    while work.fileno() >= 0:
+        tally[0] += derate_beat.beat(100 * (now() - begin))
+        time.sleep(0.05)
 
 
 def hand_over_pages(tally, place):

@@ -18,6 +18,7 @@
 #include "base/apart_thread.h"
 #include "base/background_worker.h"
 #include "base/clock.h"
+#include "base/file_writers.h"
 #include "base/unix_address.h"
 
 namespace derate {
@@ -27,6 +28,12 @@ bool somebody_hears(const sockaddr_un& address) {
   const UniqueFd socket = new_datagram_socket();
   return socket.valid() &&
          ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+Result<void> open_to(const std::string& path, std::optional<uid_t> only_user) {
+  if (only_user) return add_writer(path, *only_user);
+  if (::chmod(path.c_str(), 0666) != 0) return socket_error("cannot open to all", path, errno);
+  return {};
 }
 
 #ifdef SO_PASSPIDFD
@@ -349,7 +356,8 @@ std::optional<Datagram> DatagramFilter::receive(std::span<char> buffer) {
 
 Result<DatagramSocket> DatagramSocket::bind(const std::string& path, PersonOf person,
                                             DatagramFilter::Wanted wanted,
-                                            std::shared_ptr<HangingThreads> hanging) {
+                                            std::shared_ptr<HangingThreads> hanging,
+                                            std::optional<uid_t> only_user) {
   const sockaddr_un address = TRY(address_of(path));
   if (somebody_hears(address))
     return Error{Errc::busy, fmt::format("another daemon listens on '{}'", path)};
@@ -364,12 +372,13 @@ Result<DatagramSocket> DatagramSocket::bind(const std::string& path, PersonOf pe
   if (wanted) (void)::setsockopt(socket.get(), SOL_SOCKET, kPassPidfd, &on, sizeof on);
   // Without the kernel's time of sending, that of reading will do.
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+  // The mode holds from the first moment: who has connected once is never checked again.
+  if (::fchmod(socket.get(), 0600) != 0) return socket_error("cannot make", path, errno);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return socket_error("cannot make", path, errno);
-  if (::chmod(path.c_str(), 0666) != 0) {
-    const Error error = socket_error("cannot open to all", path, errno);
+  if (auto opened = open_to(path, only_user); !opened.ok()) {
     ::unlink(path.c_str());
-    return error;
+    return std::move(opened).error();
   }
   DatagramSocket out;
   if (files_come)

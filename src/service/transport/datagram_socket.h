@@ -70,13 +70,15 @@ class DatagramFilter {
 
 class DatagramSocket {
  public:
-  // Does not block; every user may write to it. Replaces a socket on which no process listens.
-  // Without `wanted` no file is wanted. All sockets of the process share `hanging`.
-  // Errors: busy if another process listens, invalid_argument for too long a name, no_permission,
-  // io.
+  // Does not block. Replaces a socket on which no process listens. Every user may write to it; if
+  // there is an `only_user`, only that user, this process's user and root may (a POSIX access
+  // control list). Without `wanted` no file is wanted. All sockets of the process share `hanging`.
+  // Errors: busy if another process listens, invalid_argument for too long a name, not_supported if
+  // the file system keeps no access control lists, no_permission, io.
   static Result<DatagramSocket> bind(
       const std::string& path, PersonOf person, DatagramFilter::Wanted wanted = {},
-      std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>());
+      std::shared_ptr<HangingThreads> hanging = std::make_shared<HangingThreads>(),
+      std::optional<uid_t> only_user = {});
 
   // Can be read from (poll) when there is something to receive.
   int fd() const { return filter_ != nullptr ? filter_->fd() : socket_.get(); }

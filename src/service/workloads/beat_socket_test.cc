@@ -8,10 +8,13 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <vector>
 
 #include "base/test_as_user.h"
 #include "base/test_folder.h"
+#include "base/unix_address.h"
 #include "signal/heartbeats.h"
 
 namespace derate {
@@ -177,6 +180,89 @@ TEST_F(BeatTest, TheSecondServerIsRefusedAndADeadOnesSocketReplaced) {
   EXPECT_TRUE(BeatServer::create(path_, clock_).ok());
   EXPECT_EQ(BeatServer::create("/" + std::string(200, 'x'), clock_).error().code,
             Errc::invalid_argument);
+}
+
+constexpr uid_t kWorker = 65532, kStranger = 65531;
+
+class OwnBeatTest : public BeatTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "acts as other users, which root may";
+    const auto opened = server_->serve_users({kWorker});
+    if (!opened.ok() && opened.error().code == Errc::not_supported)
+      GTEST_SKIP() << opened.error().message;
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+  }
+  std::string own(uid_t user) const { return own_beat_socket(folder_.path(), user); }
+  std::string send_as(uid_t user, const std::string& path) const {
+    return as_user(user, [&] {
+      const auto sent = send_beat(path, "done=1");
+      return sent.ok() ? std::string("sent") : sent.error().message;
+    });
+  }
+};
+
+TEST_F(OwnBeatTest, OnlyItsUserAndRootCanSend) {
+  EXPECT_EQ(send_as(kWorker, own(kWorker)), "sent");
+  EXPECT_NE(send_as(kStranger, own(kWorker)).find("Permission denied"), std::string::npos);
+  EXPECT_TRUE(send_beat(own(kWorker), "done=2").ok());
+  hear();
+  ASSERT_EQ(heard_.size(), 2u);
+  EXPECT_EQ(heard_[0].sender.uid, kWorker);
+  EXPECT_EQ(heard_[1].sender.uid, 0u);
+}
+
+TEST_F(OwnBeatTest, AFullQueueOfAllUsersDoesNotFillIt) {
+  while (send_beat(path_, "done=1").ok()) {
+  }
+  EXPECT_NE(send_as(kWorker, path_), "sent");
+  EXPECT_EQ(send_as(kWorker, own(kWorker)), "sent");
+  hear();
+  ASSERT_FALSE(heard_.empty());
+  EXPECT_EQ(heard_.front().sender.uid, kWorker);  // the own sockets come first
+}
+
+TEST_F(OwnBeatTest, ItGoesAMinuteAfterItsUser) {
+  FakeClock clock;
+  const std::string path = folder_.file("other/beat.sock");
+  ASSERT_TRUE(std::filesystem::create_directory(folder_.file("other")));
+  const auto server = *BeatServer::create(path, clock);
+  ASSERT_TRUE(server->serve_users({kWorker}).ok());
+  const std::string own = own_beat_socket(folder_.file("other"), kWorker);
+  clock.advance(BeatServer::kKeepUser);
+  ASSERT_TRUE(server->serve_users({}).ok());
+  EXPECT_TRUE(std::filesystem::exists(own));
+  clock.advance(1s);
+  ASSERT_TRUE(server->serve_users({}).ok());
+  EXPECT_FALSE(std::filesystem::exists(own));
+  ASSERT_TRUE(server->serve_users({kWorker}).ok());
+  EXPECT_EQ(send_as(kWorker, own), "sent");
+}
+
+// Every user of one person takes the person's places alone.
+TEST_F(OwnBeatTest, SubordinateIdsShareTheirOwnersPlaces) {
+  server_.reset();
+  constexpr uid_t kFirst = 100000;
+  server_ =
+      *BeatServer::create(path_, clock_, [](uid_t user) { return user >= kFirst ? kFirst : user; });
+  std::set<uid_t> users{kWorker};
+  for (uid_t i = 0; i < 200; ++i) users.insert(kFirst + i);
+  ASSERT_TRUE(server_->serve_users(users).ok());
+  const auto sockets = std::filesystem::directory_iterator(folder_.file("beats"));
+  EXPECT_EQ(static_cast<std::size_t>(std::distance(begin(sockets), end(sockets))),
+            1 + BeatServer::kMostOfPerson);
+  EXPECT_EQ(send_as(kWorker, own(kWorker)), "sent");
+}
+
+TEST_F(OwnBeatTest, TheSocketsOfADaemonThatDiedAreReplaced) {
+  server_.reset();  // which leaves the folder
+  ASSERT_TRUE(std::filesystem::is_directory(folder_.file("beats")));
+  std::ofstream(folder_.file("beats/7.sock")) << "left";
+  std::ofstream(own(kWorker)) << "left";
+  server_ = *BeatServer::create(path_, clock_);
+  ASSERT_TRUE(server_->serve_users({kWorker}).ok());
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("beats/7.sock")));
+  EXPECT_EQ(send_as(kWorker, own(kWorker)), "sent");
 }
 
 }  // namespace

@@ -572,6 +572,14 @@ void add_users(const GpuTenants& gpu, const PersonOf& person, GpuUsers& out) {
 
 }  // namespace
 
+std::set<uid_t> WorkloadTracker::users() const {
+  std::set<uid_t> out;
+  for (const GpuTenants& gpu : tenants_)
+    for (const GpuProcessTenant& tenant : gpu.tenants)
+      if (tenant.process.uid) out.insert(*tenant.process.uid);
+  return out;
+}
+
 GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
   GpuUsers out;
   for (std::size_t i = 0; i < tenants_.size(); ++i) {

@@ -108,6 +108,8 @@ class WorkloadTracker {
   ProcessId begun_by(std::int64_t pid, std::uint32_t uid) const;
   // Whose processes work on the GPU with that UUID, as they were last listed.
   GpuUsers users_of(const std::string& gpu) const;
+  // The users of all processes on GPUs, as they were last listed, with the ids that these have.
+  std::set<uid_t> users() const;
   bool works_on(const std::string& gpu, std::uint32_t uid) const {
     return users_of(gpu).uids.contains(uid);
   }
