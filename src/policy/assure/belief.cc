@@ -184,8 +184,8 @@ Saving WorkBelief::saving_of(const WorkPhase& of, const AssureOptions& options) 
           .front();
   // A governed run loses no more than it promises, and stays at the highest clock where it saves
   // nothing.
-  const auto within = [](const ShareEstimate& share, double most) {
-    const double top = std::clamp(share.high, 0.0, most), low = std::clamp(share.low, 0.0, top);
+  const auto within = [](const ShareEstimate& share, double limit) {
+    const double top = std::clamp(share.high, 0.0, limit), low = std::clamp(share.low, 0.0, top);
     return ShareEstimate{(low + top) / 2, low, top};
   };
   return of.spent.would_be(within(likely.saving, 0.95),
