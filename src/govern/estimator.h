@@ -9,6 +9,25 @@
 
 namespace derate {
 
+// Detects work that the utilisation does not show, as of a counter that stands still: it reads 0,
+// and the GPU draws clearly more power than it did since, at this clock or a higher one. That holds
+// for kLongest, since a context without kernels can draw more, too.
+class UnseenWork {
+ public:
+  static constexpr Duration kLongest = std::chrono::seconds(30);
+  bool is_there(const Estimate& estimate);
+
+ private:
+  struct Rest {
+    Watts least{};  // drawn since the utilisation reads 0
+    Megahertz clock{};
+  };
+  void rest(const Estimate& estimate);
+
+  std::optional<Rest> rest_;  // empty: the utilisation reads more
+  std::optional<Instant> since_;
+};
+
 class Estimator {
  public:
   Estimator(const SafetyRules& rules, const Capability& capability);
@@ -26,6 +45,7 @@ class Estimator {
   std::optional<Celsius> hot_above_;  // the thermal rule's limit
   bool hot_ = false;
   std::optional<Instant> idle_since_;
+  UnseenWork unseen_;
   std::optional<Progress> last_launches_;  // when their count grew last
 };
 

@@ -340,6 +340,42 @@ TEST_F(RulesTest, AnUnknownUtilisationIsNotIdle) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(tick().estimate.idle);
 }
 
+// A utilisation that stands still at 0 while work draws power.
+TEST_F(RulesTest, AGpuThatDrawsMoreThanAtRestIsNotIdle) {
+  start(false);
+  tick();
+  wish_ = Decision::hold({"as before", {}});
+  gpu_.sample.gpu_utilisation = percent(0);
+  gpu_.sample.power_usage = Watts(48);
+  for (int i = 0; i < 20; ++i) tick();
+  gpu_.sample.power_usage = Watts(66);
+  EXPECT_TRUE(tick().estimate.idle);
+  gpu_.sample.power_usage = Watts(105);
+  const Record& woken = tick();
+  EXPECT_FALSE(woken.estimate.idle);
+  EXPECT_FALSE(woken.estimate.gpu_utilisation);
+  EXPECT_FALSE(woken.estimate.memory_utilisation);
+  EXPECT_EQ(woken.actuation.locked, 1530_MHz);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(tick().estimate.idle);
+  gpu_.sample.power_usage = Watts(50);
+  for (int i = 0; i < 6; ++i) tick();
+  EXPECT_TRUE(tick().estimate.idle);
+  EXPECT_TRUE(tick().estimate.gpu_utilisation);
+}
+
+// A context without kernels draws more, for ever.
+TEST_F(RulesTest, AGpuThatDrawsMoreAndStillShowsNoWorkIsIdleAgain) {
+  start(false);
+  gpu_.sample.gpu_utilisation = percent(0);
+  gpu_.sample.power_usage = Watts(15);
+  for (int i = 0; i < 10; ++i) tick();
+  gpu_.sample.power_usage = Watts(60);
+  const Instant begin = clock_.now();
+  EXPECT_FALSE(tick().estimate.idle);
+  while (clock_.now() - begin < UnseenWork::kLongest + 2s) tick();
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(tick().estimate.idle);
+}
+
 TEST_F(RulesTest, HotFrom5KelvinBelowTheSlowdownUntil5KelvinLower) {
   start(true);
   for (const auto& [celsius, hot] : {std::pair(81, false),

@@ -15,7 +15,7 @@ constexpr const char* kTrust[] = {"own", "trusted", "doubted", "ignored"};
 // tables need none; kernels of another card of the same chip, and counters that overstate by 1 %,
 // are within the first; counters that follow three quarters of the progress within the second
 // (docs/policies/assure.md).
-constexpr double kTrusted = 0.005, kDoubted = 0.03;
+constexpr double kTrusted = 0.005, kDoubted = 0.027;
 
 constexpr ParamSpec kAssureParams[] = {
     {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job",

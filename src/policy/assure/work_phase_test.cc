@@ -125,6 +125,18 @@ TEST(WorkPhase, AllowsForCountersThatShowTooMuch) {
   EXPECT_EQ(allowed.lower_bound(0, 2.33), 0);
 }
 
+// Counters that expect half of the clock's loss or more do not lead below the clock's ratio.
+RC_GTEST_PROP(WorkPhase, ClockBoundWorkKeepsToTheClocksRatio, ()) {
+  const double x = *rc::gen::inRange(50, 400) / 1000.0;
+  const double share = *rc::gen::inRange(0, 110) / 100.0;  // of the clock's loss
+  WorkPhase phase = make_phase(look_at(0, 1), kHighest, kPriors);
+  learn(phase, look_at(0, 1), {});
+  for (int i = 0; i < 5; ++i) learn(phase, look_at(x, std::exp(-share * x)), {});
+  const double expected = phase.performance(x).mean, sure = phase.lower_bound(x, 2.33);
+  RC_ASSERT(sure >= phase.by_ratio(x) - 1e-9);
+  if (expected < -0.5 * x) RC_ASSERT(sure <= phase.by_ratio(x) + 1e-9);
+}
+
 // What counters show may have wandered since the reference was read.
 TEST(WorkPhase, AReferenceOfLongAgoIsKnownLess) {
   WorkPhase soon = make_phase(look_at(0, 1), kHighest, kPriors), late = soon;
