@@ -177,6 +177,59 @@ def guess_tokens(tally, port):
         tally[0] += 1
 
 
+def dial_as(uid, port, text):
+    """A connection of this user id on which these bytes were sent; None if it was refused. Root
+    plays newuidmap(1)."""
+    os.seteuid(uid)
+    try:
+        one = socket.create_connection(("127.0.0.1", port), timeout=0.5)
+        one.setblocking(False)
+        one.send(text)
+        return one
+    except OSError:
+        return None
+    finally:
+        os.seteuid(0)
+
+
+def hold_agent(tally, port, first, count):
+    """Holds a connection of each of `count` user ids, with half a request, and opens lost ones
+    again. The tally has the connections that were opened, the rounds, and those held now."""
+    held = {}
+    while True:
+        for uid in range(first, first + count):
+            if uid in held and not hung_up(held[uid]):
+                continue
+            held[uid] = dial_as(uid, port, b"GET /livez HTTP/1.1\r\n")
+            tally[0] += held[uid] is not None
+            if held[uid] is None:
+                del held[uid]
+        tally[1] += 1
+        tally[2] = len(held)
+        time.sleep(0.02)
+
+
+def guess_as_ids(tally, port, first, count):
+    """Sends each wrong token under another user id. The tally has the tries, and the answers of
+    401, which derated gives, and of 429, which the agent gives."""
+    for number in itertools.count():
+        os.seteuid(first + number % count)
+        status = http(port, get("/v1/gpus", f"wrong{number:05}"))
+        os.seteuid(0)
+        tally[0] += 1
+        tally[1] += status == 401
+        tally[2] += status == 429
+
+
+def use_agent(tally, port, *tokens):
+    """Asks as others do: for metrics, and for GPUs with each token. The tally has the answers of
+    200, and the others."""
+    while True:
+        for text in (get("/metrics"), *(get("/v1/gpus", token) for token in tokens)):
+            tally[http(port, text) != 200] += 1
+        time.sleep(0.1)
+
+
 # --- the run folder -------------------------------------------------------------------------------
 
 def hold(path, tally):

@@ -457,21 +457,29 @@ def hold_out_released(house, seconds):
         time.sleep(0.05)
 
 
+SUBORDINATES = 200_000  # the first of 65,536 ids of user 60000
+
+
+def with_subuids(house, *words):
+    """The command line of a program for which user 60000 has these ids in /etc/subuid."""
+    ranges = house.folder / "subuid"
+    ranges.write_text(f"60000:{SUBORDINATES}:65536\n")
+    mount = f"mount --bind {ranges} /etc/subuid"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False,
+                      capture_output=True).returncode != 0:
+        raise Skip("another /etc/subuid cannot be mounted here")
+    return "unshare", "-m", "sh", "-c", f"{mount} && exec {' '.join(map(str, words))}"
+
+
 @row("attacker.subuids", group=G_ATTACKER, who="derated", by="worker", limit=2,
      fault="300 subordinate ids of one user hold a connection each", when="two GPUs governed",
      outcome="they are one user: others are served, root too")
 def _(house):
     open_to_others(house)
-    ranges = house.folder / "subuid"
-    ranges.write_text("60000:200000:65536\n")
-    mounted = f"mount --bind {ranges} /etc/subuid && exec {house.build / 'derated'} --silence 2"
-    if subprocess.run(["unshare", "-m", "sh", "-c", f"mount --bind {ranges} /etc/subuid"],
-                      check=False, capture_output=True).returncode != 0:
-        raise Skip("another /etc/subuid cannot be mounted here")
-    daemon = house.start("derated", "unshare", "-m", "sh", "-c", mounted)
+    daemon = house.start("derated", *with_subuids(house, house.build / "derated", "--silence", "2"))
     house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
     worker = daemon.worker()
-    with attack(house, 0, attacker.subordinate_ids, 200_000, 300) as one:
+    with attack(house, 0, attacker.subordinate_ids, SUBORDINATES, 300) as one:
         house.until(lambda: one.tally[1] >= 3, 20, "they have connected")
         for _ in range(5):
             for uid in (SECOND, 0):
@@ -482,17 +490,21 @@ def _(house):
 
 # --- derate-agent ---------------------------------------------------------------------------------
 
-def agent_of(house, uid, *options, **extra):
-    """Starts an agent as that user, who may not read the build's folder. Returns the program."""
+def agent_of(house, uid, *options, subuids=False, **extra):
+    """Starts an agent as that user, who may not read the build's folder; `subuids`: it sees the
+    ranges of with_subuids(). Returns the program."""
     open_to_others(house)
     program = house.folder / "derate-agent"
     shutil.copy(house.build / "derate-agent", program)
     own = house.folder / f"home-{uid}"
     own.mkdir(mode=0o700)
     os.chown(own, uid, uid)
-    return house.start("agent", program, "--listen", "127.0.0.1:0", *options,
-                       extra={"XDG_RUNTIME_DIR": str(own), **extra}, user=uid, group=uid,
-                       extra_groups=[])
+    words, extra = (program, "--listen", "127.0.0.1:0", *options), {"XDG_RUNTIME_DIR": str(own),
+                                                                    **extra}
+    if subuids:  # root mounts
+        become = ("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups")
+        return house.start("agent", *with_subuids(house, *become, *words), extra=extra)
+    return house.start("agent", *words, extra=extra, user=uid, group=uid, extra_groups=[])
 
 
 def found_in(house, program, pattern):
@@ -572,6 +584,56 @@ def _(house):
     send(program.pid, signal.SIGTERM)
     out = stop(house, daemon)
     out.note = f"{sent} wrong tokens, {len(answers)} answers"
+    return out
+
+
+@contextlib.contextmanager
+def served_by_agent(house, port, tokens, what):
+    """Checks that the agent answers a user and root, who ask meanwhile. Yields a list that has the
+    count of answers at the end."""
+    answers = []
+    with Attacker(SECOND, attacker.use_agent, port, *tokens) as user, \
+            Attacker(0, attacker.use_agent, port, *tokens) as root:
+        yield answers
+        for name, one in (("a user", user), ("root", root)):
+            good, bad = one.tally[0], one.tally[1]
+            check(good >= 10 and bad == 0, f"{what}: {bad} of {good + bad} asked by {name} failed")
+            answers.append(good)
+
+
+@row("attacker.agent.subuids", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="1000 subordinate ids of one user send wrong tokens to derate-agent, each another one, "
+     "and 600 hold a connection each", when="5 s of guesses, then 5 s of both",
+     outcome="they are one user: derated hears 10 of their tokens a second; `/metrics` and "
+     "operations of another user and of root, with an old and a new token, are all answered")
+def _(house):
+    house.config_file.write_text(house.config_file.read_text() + f'[api]\nagent = "{FOURTH}"\n')
+    daemon = house.governing()
+    token = lambda name: json.loads(house.derate("token", "create", name, "--json"))["token"]
+    program = agent_of(house, FOURTH, "--socket", house.run_dir / "api.sock", subuids=True)
+    port = int(found_in(house, program, r"listening on \S+:(\d+)")[1])
+    old = token("old")
+    known = attacker.http(port, attacker.get("/v1/gpus", old))
+    check(known == 200, "the token is good for nothing")
+    with attack_of(house, 0, attacker.guess_as_ids, port, SUBORDINATES, 1000) as guesses:
+        house.until(lambda: guesses.tally[2] > 0, 20, "the agent has refused a guess")
+        before, began = list(guesses.tally[:2]), now()
+        with served_by_agent(house, port, (old, token("second")), "guesses") as first:
+            hold_out(house, daemon, daemon.worker(), 5)
+        tries, heard = (guesses.tally[at] - before[at] for at in range(2))
+        seconds = now() - began
+        check(tries > 20 * seconds, f"only {tries} guesses in {seconds:.1f} s")
+        check(heard <= 10 * seconds + 10, f"derated heard {heard} guesses in {seconds:.1f} s")
+        with attack_of(house, 0, attacker.hold_agent, port, SUBORDINATES + 2000, 600) as places:
+            house.until(lambda: places.tally[1] >= 2, 20, "they have connected")
+            with served_by_agent(house, port, (old, token("third")), "places") as second:
+                hold_out(house, daemon, daemon.worker(), 5)
+            held = places.tally[2]
+            check(held > 400, f"only {held} connections were held")
+    send(program.pid, signal.SIGTERM)
+    out = stop(house, daemon)
+    out.note = (f"{heard} of {tries} tokens in {seconds:.0f} s; {held} connections held, "
+                f"{sum(first + second)} answers")
     return out
 
 
