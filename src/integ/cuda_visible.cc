@@ -227,7 +227,7 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
                                            std::optional<std::string_view> device_order,
                                            const SeenGpus& seen) {
   std::vector<int> out;
-  if (device_order && *device_order != kByPci && *device_order != "FASTEST_FIRST") return out;
+  if (device_order && !is_device_order(*device_order)) return out;
   const bool names = value.starts_with(kGpu) || value.starts_with(kMig);
   const std::vector<Device> devices =
       names ? TRY(read_names(value, seen))
@@ -235,6 +235,8 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
   for (const Device& device : devices) out.push_back(device.gpu);
   return out;
 }
+
+bool is_device_order(std::string_view value) { return value == kByPci || value == "FASTEST_FIRST"; }
 
 bool hides_all_gpus(std::string_view value) {
   return number_of(split(value, ',').front()).value_or(0) < 0;

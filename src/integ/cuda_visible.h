@@ -23,6 +23,10 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value,
                                            std::optional<std::string_view> device_order,
                                            const SeenGpus& seen);
 
+// Whether the driver accepts the value of CUDA_DEVICE_ORDER. With any other a program sees no GPU,
+// also if CUDA_VISIBLE_DEVICES is not set.
+bool is_device_order(std::string_view value);
+
 // Whether the value hides every GPU of any machine: it begins with a number below 0.
 bool hides_all_gpus(std::string_view value);
 

@@ -13,12 +13,13 @@ namespace derate {
 namespace {
 
 constexpr const char* kCuda = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kOrder = "CUDA_DEVICE_ORDER";
 constexpr const char* kOtherwise = "; choose with -i, or --all";
 
 Result<OwnGpus> visible_to_cuda(std::string value, const Environment& environment,
                                 const SeenGpus& seen) {
   OwnGpus out{{}, kCuda, std::move(value)};
-  const auto order = environment("CUDA_DEVICE_ORDER");
+  const auto order = environment(kOrder);
   for (const int at : TRY(cuda_visible_gpus(out.value, order, seen)))
     out.uuids.push_back(seen.gpus[static_cast<std::size_t>(at)].id.uuid);
   return out;
@@ -94,6 +95,8 @@ bool has_no_driver(const Error& error) {
 }
 
 Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see, const Environment& environment) {
+  if (auto order = environment(kOrder); order && !is_device_order(*order))
+    return std::optional(OwnGpus{{}, kOrder, *std::move(order)});
   if (auto value = environment(kCuda)) {
     if (value->empty()) return std::optional(OwnGpus{{}, kCuda, ""});
     auto seen = see();

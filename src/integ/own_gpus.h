@@ -27,7 +27,8 @@ struct OwnGpus {
 // Uses CUDA_VISIBLE_DEVICES as the driver reads it (integ/cuda_visible.h), then SLURM_STEP_GPUS,
 // then SLURM_JOB_GPUS, whose numbers are those of the node's device files /dev/nvidiaN. If these
 // are not all here, all GPUs that this process sees are used, unless they outnumber these. Whole
-// UUIDs in CUDA_VISIBLE_DEVICES need no driver. Empty: no variable is set; `see` is not called.
+// UUIDs in CUDA_VISIBLE_DEVICES need no driver. An invalid CUDA_DEVICE_ORDER hides every GPU.
+// Empty: no variable is set; `see` is not called.
 // Errors: those of `see`; invalid_argument if the GPUs are not known.
 Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see,
                                         const Environment& environment = environment_variable);

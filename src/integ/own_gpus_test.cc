@@ -45,6 +45,18 @@ TEST(OwnGpus, WhatCudaShowsIsOnesOwn) {
   EXPECT_EQ(own(mixed, {{"CUDA_VISIBLE_DEVICES", "0"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}}), "0");
 }
 
+// As driver 580.159.04: cuInit fails, whatever else is set.
+TEST(OwnGpus, AnInvalidDeviceOrderHidesAll) {
+  const SeenGpus all = seen_gpus(kFour);
+  for (const char* order : {"", "pci_bus_id", "x"}) {
+    EXPECT_EQ(own(all, {{"CUDA_DEVICE_ORDER", order}}), "none") << order;
+    EXPECT_EQ(own(all, {{"CUDA_DEVICE_ORDER", order}, {"SLURM_JOB_GPUS", "1"}}), "none") << order;
+    EXPECT_EQ(own(all, {{"CUDA_DEVICE_ORDER", order}, {"CUDA_VISIBLE_DEVICES", seen_uuid(1)}}),
+              "none");
+  }
+  EXPECT_EQ(own(all, {{"CUDA_DEVICE_ORDER", "FASTEST_FIRST"}}), "-");
+}
+
 // found/field.md, kind B: the job sees only the node's GPU 2, as its GPU 0.
 TEST(OwnGpus, AViewHasItsOwnNumbers) {
   const SeenGpus job = seen_gpus({"H200"}, {2});

@@ -30,7 +30,7 @@ processes_every_s = 0.1
 [attribute]
 interval_s = 0.2
 """
-# Where this one lies, other users may not look.
+# Other users may not read the folder of this interpreter.
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 WORK = {"V100-SXM2": "GeMM", "A100-SXM4": "nw", "H100-SXM5": "gemm_bf16", "H200": "gemm_bf16"}
 PARTITION, MAGIC = 22, 0x31514644  # fakenvml/protocol.h

@@ -120,6 +120,11 @@ class OwnGpus(unittest.TestCase):
         for hidden in ("", "-1", "MIG-8932f937", "all"):
             with self.assertRaisesRegex(derate.gpus.Unknown, "hides every GPU"):
                 own(CUDA_VISIBLE_DEVICES=hidden)
+        for order in ("", "pci_bus_id", "x"):
+            for others in ({}, {"SLURM_JOB_GPUS": "1"}, {"CUDA_VISIBLE_DEVICES": uuids(1)}):
+                with self.assertRaisesRegex(derate.gpus.Unknown, "hides every GPU"):
+                    own(CUDA_DEVICE_ORDER=order, **others)
+        self.assertIsNone(own(CUDA_DEVICE_ORDER="FASTEST_FIRST"))
         self.assertEqual(own(SLURM_JOB_GPUS="0,2-3"), uuids(0, 2, 3))
         self.assertEqual(own(SLURM_JOB_GPUS="0,2-3", SLURM_STEP_GPUS="3"), uuids(3))
         self.assertEqual(own(CUDA_VISIBLE_DEVICES="1", SLURM_JOB_GPUS="0"), uuids(1))

@@ -8,6 +8,8 @@ import re
 import derate_client
 
 _CUDA = "CUDA_VISIBLE_DEVICES"
+_ORDER = "CUDA_DEVICE_ORDER"
+_ORDERS = ("PCI_BUS_ID", "FASTEST_FIRST")
 _WHOLE = r"GPU-[0-9A-Za-z-]{36}"
 
 
@@ -160,7 +162,7 @@ def visible_to_cuda(value, order, seen):
     """The UUIDs that the driver shows for CUDA_VISIBLE_DEVICES=value. order: the value of
     CUDA_DEVICE_ORDER, None if it is not set. seen: the result of derate_client.seen_gpus(). Raises
     Unknown."""
-    if order not in (None, "PCI_BUS_ID", "FASTEST_FIRST"):
+    if order is not None and order not in _ORDERS:
         return []  # cuInit fails
     if value.startswith(("GPU-", "MIG-")):
         return _names(value, seen)
@@ -197,7 +199,10 @@ def _without_driver(name, value):
 def own_gpus(environment=os.environ, see=None):
     """The GPUs that this program may use, as "GPU-...,GPU-...", by CUDA_VISIBLE_DEVICES, else
     SLURM_STEP_GPUS, else SLURM_JOB_GPUS. None if none of these is set. Raises Unknown if there is
-    no such GPU, or if it is not known which they are."""
+    no such GPU, as with an invalid CUDA_DEVICE_ORDER, or if it is not known which they are."""
+    order = environment.get(_ORDER)
+    if order is not None and order not in _ORDERS:  # cuInit fails, whatever else is set
+        raise Unknown(f"{_ORDER}={order!r} hides every GPU from this program")
     name, value = _CUDA, environment.get(_CUDA)
     for other in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
         if value is None and environment.get(other, "").strip():
@@ -209,7 +214,7 @@ def own_gpus(environment=os.environ, see=None):
         return _without_driver(name, value)
     if name == _CUDA:
         seen = seen if seen is not None else derate_client.View()
-        out = visible_to_cuda(value, environment.get("CUDA_DEVICE_ORDER"), seen)
+        out = visible_to_cuda(value, order, seen)
     else:
         out = _slurm(name, value, seen)
     if not out:
