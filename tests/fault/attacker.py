@@ -209,16 +209,28 @@ def hold_agent(tally, port, first, count):
         time.sleep(0.02)
 
 
-def guess_as_ids(tally, port, first, count):
-    """Sends each wrong token under another user id. The tally has the tries, and the answers of
-    401, which derated gives, and of 429, which the agent gives."""
+def guess_as_ids(tally, port, first, count, at_once=50):
+    """Sends each wrong token under another user id, and waits for fifty answers at a time. The tally
+    has the tries, and the answers of 401, which derated gives, and of 429, which the agent gives."""
+    waiting = []
     for number in itertools.count():
-        os.seteuid(first + number % count)
-        status = http(port, get("/v1/gpus", f"wrong{number:05}"))
-        os.seteuid(0)
+        one = dial_as(first + number % count, port, get("/v1/gpus", f"wrong{number:05}"))
+        if one is None:
+            time.sleep(0.01)
+            continue
         tally[0] += 1
-        tally[1] += status == 401
-        tally[2] += status == 429
+        waiting.append(one)
+        for one in select.select(waiting, [], [], 0 if len(waiting) < at_once else 1)[0]:
+            answer = b""
+            with contextlib.suppress(OSError):
+                answer = one.recv(4096)
+            tally[1] += answer.startswith(b"HTTP/1.1 401")
+            tally[2] += answer.startswith(b"HTTP/1.1 429")
+            one.close()
+            waiting.remove(one)
+        if len(waiting) >= at_once:
+            waiting.pop(0).close()
+        time.sleep(0.002)  # leaves the processor to others: it is their share of the agent that counts
 
 
 def use_agent(tally, port, *tokens):

@@ -596,8 +596,9 @@ def served_by_agent(house, port, tokens, what):
             Attacker(0, attacker.use_agent, port, *tokens) as root:
         yield answers
         for name, one in (("a user", user), ("root", root)):
+            house.until(lambda one=one: sum(one.tally[:2]) >= 12, 20, f"{name} has asked 12 times")
             good, bad = one.tally[0], one.tally[1]
-            check(good >= 10 and bad == 0, f"{what}: {bad} of {good + bad} asked by {name} failed")
+            check(bad == 0, f"{what}: {bad} of {good + bad} asked by {name} failed")
             answers.append(good)
 
 
