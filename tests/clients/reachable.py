@@ -151,8 +151,8 @@ def meant_by(item, view):
         first, last = map(int, bounds.groups())
         return view[first:last + 1] if first <= last < len(view) else None
     if re.fullmatch(r"(([0-9a-fA-F]{4}){1,2}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]", item):
-        wanted = item.upper()
-        found = [gpu for gpu in view if gpu.pci.endswith(wanted)]
+        domain, rest = item[:-8], item[-7:]  # as in lspci, none is domain 0
+        found = [gpu for gpu in view if gpu.pci == f"{domain:0>8}:{rest}".upper()]
     elif re.match("mig-", item, re.IGNORECASE):
         found = [gpu for gpu in view if item in (gpu.instances or ())]
     elif re.match("gpu-[0-9a-zA-Z-]", item, re.IGNORECASE):

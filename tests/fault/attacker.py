@@ -210,8 +210,9 @@ def hold_agent(tally, port, first, count):
 
 
 def guess_as_ids(tally, port, first, count, at_once=50):
-    """Sends each wrong token under another user id, and waits for fifty answers at a time. The tally
-    has the tries, and the answers of 401, which derated gives, and of 429, which the agent gives."""
+    """Sends each wrong token under another user id, and waits for fifty answers at a time. The
+    tally has the tries, and the answers of 401, which derated gives, and of 429, which the agent
+    gives."""
     waiting = []
     for number in itertools.count():
         one = dial_as(first + number % count, port, get("/v1/gpus", f"wrong{number:05}"))
@@ -230,7 +231,7 @@ def guess_as_ids(tally, port, first, count, at_once=50):
             waiting.remove(one)
         if len(waiting) >= at_once:
             waiting.pop(0).close()
-        time.sleep(0.002)  # leaves the processor to others: it is their share of the agent that counts
+        time.sleep(0.002)  # leaves processors to others
 
 
 def use_agent(tally, port, *tokens):
