@@ -86,11 +86,12 @@ Result<ChosenGpus> chosen_gpus(const GpuChoice& choice, const SimCliOptions& sim
 Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign,
                                  const std::function<void()>& alive) {
   const GpuSelection selection = TRY(parse_gpu_selection(choice));
-  if (std::all_of(selection.names.begin(), selection.names.end(),
-                  [](const GpuName& name) { return is_whole_gpu_uuid(name.text); }))
-    return to_string(selection);
+  const bool whole = std::all_of(selection.names.begin(), selection.names.end(),
+                                 [](const GpuName& name) { return is_whole_gpu_uuid(name.text); });
+  if (whole && (selection.all || foreign == ForeignName::passed_on)) return to_string(selection);
   auto seen = see_gpus(kForNames, alive);
-  if (!seen.ok() && has_no_driver(seen.error())) return to_string(selection);
+  // Whole UUIDs need no driver, though without one it is not known whether they are foreign.
+  if (!seen.ok() && (whole || has_no_driver(seen.error()))) return to_string(selection);
   if (!seen.ok()) return std::move(seen).error().with("GPUs can be named by UUID");
   std::vector<std::string> uuids;
   for (const GpuName& name : selection.names) {

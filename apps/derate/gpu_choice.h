@@ -31,8 +31,9 @@ Result<ChosenGpus> chosen_gpus(
 enum class ForeignName : std::uint8_t { refused, passed_on };
 
 // The same GPUs as UUIDs, for a process with other indices. A MIG instance becomes its GPU. Empty:
-// all. If this process has no driver, the names are not changed. Errors: those of select_gpus();
-// gpu_stuck if the driver, or a GPU that could be the named one, does not answer.
+// all. If this process has no driver, or only whole UUIDs and a driver that does not answer, the
+// names are not changed. Errors: those of select_gpus(); gpu_stuck if the driver, or a GPU that
+// could be the named one, does not answer.
 Result<std::string> gpus_by_uuid(
     const std::string& choice, ForeignName foreign = ForeignName::refused,
     const std::function<void()>& alive = [] {});

@@ -82,6 +82,13 @@ class OfAnotherUser(Machine):
             self.assertNotIn("GPU 0", done.stderr, variables)
             self.assertNotIn("policy", self.state(0), variables)
             time.sleep(5)  # a GPU's next run begins 5 s after the last
+        # The other job is of the same user, so derated would govern its GPU.
+        foreign = "GPU-51a00000-0000-0000-0000-000000000000"
+        done = self.derate("run", "-i", foreign, "--", "touch", "started", env=env,
+                           **self.as_user())
+        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertIn(f"GPU '{foreign}' is not here", done.stderr)
+        self.assertFalse((self.folder / "started").exists())
 
     def test_work_on_gpus_that_were_not_chosen_is_reported(self):
         self.begin(*self.job(gpu=0, work=60)[1:], **self.as_user())
