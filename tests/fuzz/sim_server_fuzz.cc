@@ -1,6 +1,7 @@
 // Requests to the server of the simulated GPUs: whatever a client sends, the machine answers.
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -17,6 +18,13 @@ struct Short {
   double number;
   char name[16];
 };
+
+// The machine needs zeros. The constructors of a State, which depend on no input, took half the
+// time of a run.
+struct Free {
+  void operator()(State* state) const { std::free(state); }
+};
+using StateMemory = std::unique_ptr<State, Free>;
 
 Request unpacked(const Short& packed) {
   Request request;
@@ -38,7 +46,9 @@ Request unpacked(const Short& packed) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace derate::fakenvml;
-  const auto state = std::make_unique<State>();
+  static_assert(alignof(State) <= alignof(std::max_align_t));
+  const StateMemory state(static_cast<State*>(std::calloc(1, sizeof(State))));
+  CHECK(state != nullptr);
   MachineOptions options;
   options.chips = {*derate::find_sim_chip("V100-SXM2"), *derate::find_sim_chip("H200")};
   options.owner = 1;
