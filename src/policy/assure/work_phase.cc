@@ -27,10 +27,10 @@ constexpr double kOverstatedFrom = 0.21;  // of the clock: so far down a counter
 // Sd of the log of the clock that the power limit would allow at the reference now: it was read
 // while the chip was colder, and falls by some percent as it warms.
 constexpr double kCappedReference = 0.015;
-// Work that is expected to lose this share of the clock's loss, or more, keeps to the clock's ratio.
-// What a lower clock would gain there is little, and the errors of counters reach as far. GeMM, 40
-// jobs in a row at 95 %: 44 % of the jobs over without it, 3 % with 0.55, none with 0.5; the gain
-// of all applications stays (seeds 77 and 79).
+// Work that is expected to lose this share of the clock's loss, or more, keeps to the clock's
+// ratio. A lower clock would gain little there, and the errors of counters reach as far. GeMM, 40
+// jobs in a row at 95 %: 32 % of the jobs over without it, 3 % with 0.55, none with 0.5; the gain
+// of all applications fell by 0 to 0.3 points (seeds 77 and 79).
 constexpr double kClockBound = 0.5;
 constexpr double kPlausible = 0.015;     // of log performance above 0
 constexpr double kSameEnergy = 0.003;    // in logs: of two clocks, the higher
