@@ -39,8 +39,8 @@ bool UnseenWork::is_there(const Estimate& estimate) {
   return false;
 }
 
-Estimator::Estimator(const SafetyRules& rules, const Capability& capability)
-    : rules_(rules), hot_above_(rules.temperature_limit) {
+Estimator::Estimator(const SafetyRules& rules, const Capability& capability, bool as_published)
+    : rules_(rules), as_published_(as_published), hot_above_(rules.temperature_limit) {
   if (!hot_above_ && capability.slowdown_temperature)
     hot_above_ = *capability.slowdown_temperature - kThermalMargin;
 }
@@ -99,7 +99,8 @@ Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
   out.activity = sample.activity;
   out.tenants = sample.tenants;
   out.launching = launching(work, now);
-  if (unseen_.is_there(out)) out.gpu_utilisation = out.memory_utilisation = std::nullopt;
+  if (!as_published_ && unseen_.is_there(out))
+    out.gpu_utilisation = out.memory_utilisation = std::nullopt;
   out.idle = idle(out);
   out.hot = hot(sample);
   return out;

@@ -30,7 +30,8 @@ class UnseenWork {
 
 class Estimator {
  public:
-  Estimator(const SafetyRules& rules, const Capability& capability);
+  // A policy that is run as published gets each utilisation as it was read.
+  Estimator(const SafetyRules& rules, const Capability& capability, bool as_published);
 
   // `locked`: the clock that is locked now, if any.
   Estimate estimate(const Reading& reading, const WorkStatus& work, std::optional<Megahertz> locked,
@@ -42,6 +43,7 @@ class Estimator {
   bool hot(const Sample& sample);
 
   SafetyRules rules_;
+  bool as_published_;
   std::optional<Celsius> hot_above_;  // the thermal rule's limit
   bool hot_ = false;
   std::optional<Instant> idle_since_;

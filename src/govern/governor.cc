@@ -18,9 +18,10 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
   const Schedule schedule{gpu.tick};
-  return std::unique_ptr<GpuControlState>(new GpuControlState{
-      std::move(gpu), std::move(seat), schedule, std::move(sampler),
-      Estimator(options_.rules, capability), std::move(safety), std::move(actuator)});
+  Estimator estimator(options_.rules, capability, gpu.as_published);
+  return std::unique_ptr<GpuControlState>(
+      new GpuControlState{std::move(gpu), std::move(seat), schedule, std::move(sampler),
+                          std::move(estimator), std::move(safety), std::move(actuator)});
 }
 
 // Policies that run as published decide for one GPU, as they did.
