@@ -4,10 +4,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 extern "C" {
 int __real_LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -26,7 +28,9 @@ long read_limit() {
   const char* const text = std::getenv("DERATE_FUZZ_CPU_S");
   if (text == nullptr) return 0;
   std::signal(SIGPROF, stop);
-  return std::atol(text);
+  long seconds = 0;
+  std::from_chars(text, text + std::strlen(text), seconds);
+  return seconds;
 }
 
 void set_timer(long seconds) {
