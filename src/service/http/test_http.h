@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,11 +41,13 @@ class RawCaller {
   }
   void end_sending() const { ::shutdown(socket_.get(), SHUT_WR); }
 
-  // All that comes until `until` is in it, or the server has closed; empty after 10 s without.
-  std::string read_until(std::string_view until) {
+  // All that comes until `until` is in it, or the server has closed; empty after `patience`
+  // without.
+  std::string read_until(std::string_view until,
+                         std::chrono::milliseconds patience = std::chrono::seconds(10)) {
     while (in_.find(until) == std::string::npos && !closed_) {
       pollfd wanted{socket_.get(), POLLIN, 0};
-      if (::poll(&wanted, 1, 10'000) <= 0) return "";
+      if (::poll(&wanted, 1, static_cast<int>(patience.count())) <= 0) return "";
       char buffer[65536];
       const ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, 0);
       if (n > 0) in_.append(buffer, static_cast<std::size_t>(n));
