@@ -8,19 +8,17 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace derate {
 namespace {
 
-constexpr int kEntries = 5;
-
 // The attribute as linux/posix_acl_xattr.h lays it out; entries are in the order of their tags.
 struct AccessList {
   posix_acl_xattr_header header;
-  posix_acl_xattr_entry entries[kEntries];
+  posix_acl_xattr_entry entries[5];
 };
 
 posix_acl_xattr_entry entry(int tag, int permissions, std::uint32_t id = ACL_UNDEFINED_ID) {

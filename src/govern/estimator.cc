@@ -6,15 +6,15 @@ namespace derate {
 namespace {
 
 constexpr Celsius kThermalMargin{5};
-// More than the power of a resting GPU changes by itself.
+// More than the power of a resting GPU changes by itself in the simulator. Not tested on real GPUs.
 constexpr double kUnseenShare = 1.3;
 constexpr Watts kUnseenWatts{10};
 constexpr double kAnotherClock = 1.01;
 
 }  // namespace
 
-// A resting GPU draws more at a higher clock: a V100 47 W at 952 MHz and 66 W at 1530. Unseen work
-// gets one, too, and is no rest.
+// A resting GPU draws more at a higher clock: the simulator's V100 47 W at 952 MHz and 66 W at
+// 1530. Unseen work gets one, too, and is no rest.
 void UnseenWork::rest(const Estimate& estimate) {
   const Megahertz clock = estimate.sm_clock.value_or(Megahertz(0));
   if (!rest_ || (!since_ && clock > kAnotherClock * rest_->clock)) rest_ = {*estimate.power, clock};
