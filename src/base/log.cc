@@ -70,10 +70,13 @@ LogRecord cleaned(LogRecord record) {
   return record;
 }
 
-// What has been written of each kind, and what has not.
-class KindCounts {
+}  // namespace
+
+// What has been written of each kind, and what has not. Log::State, which this file alone defines,
+// has one; a type of an unnamed namespace would be another type in each file of a unity build.
+class LogKindCounts {
  public:
-  explicit KindCounts(LogLimit limit) : limit_(limit) {}
+  explicit LogKindCounts(LogLimit limit) : limit_(limit) {}
 
   // Whether it is to be written.
   bool take(const LogRecord& record, Instant now) {
@@ -110,6 +113,8 @@ class KindCounts {
   LogLimit limit_;
   std::map<std::pair<std::string_view, int>, Kind> kinds_;
 };
+
+namespace {
 
 // spdlog has no fields: the message itself lies beside its text while that goes through spdlog.
 class WriterSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
@@ -162,7 +167,7 @@ struct Log::State {
 
   std::mutex mutex;
   std::shared_ptr<const Clock> clock;
-  KindCounts counts;
+  LogKindCounts counts;
   LogRecord now;
   spdlog::logger logger;
 };

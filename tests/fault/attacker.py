@@ -384,8 +384,11 @@ def busy_memory(_, folder, gibibytes=8):
 # --- files that are sent along --------------------------------------------------------------------
 
 def lingering(listener):
-    """A connection whose last close waits ten minutes for a peer that does not read."""
+    """A connection whose last close waits ten minutes for a peer that does not read. Its buffer is
+    small: connections of a few MB by many users exhaust the kernel's memory for TCP (tcp_mem), and
+    then every program's connections fail."""
     one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     one.connect(listener.getsockname())
     peer, _ = listener.accept()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
