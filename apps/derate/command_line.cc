@@ -915,6 +915,25 @@ void add_lab_attribution(CommandLine& line, CLI::App& lab) {
            "docs/attribute-results.md says what the scenarios and the figures are.\n");
 }
 
+void add_lab_shares(CommandLine& line, CLI::App& lab) {
+  auto [verb, options] = line.add_verb<LabSharesOptions>(
+      lab, "shares", "Judge how a GPU's power is split among processes, where the truth is known");
+  verb.add_option("--world", options.worlds, "Only worlds whose names begin with one of these")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb.add_flag("--list", options.list, "Print the names of the worlds");
+  verb.add_option("--drawn", options.drawn, "So many worlds are drawn by the first seed")
+      ->check(CLI::Range(0, 1000));
+  verb.add_option("--seeds", options.seeds, "Runs of each world")->check(CLI::Range(1, 1000));
+  verb.add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
+  add_value(verb, "-j,--jobs", "THREADS", options.threads, "Runs at a time; default: one a core")
+      ->check(CLI::Range(1u, 1024u));
+  end_verb(verb, options,
+           {"derate lab shares", "derate lab shares --world parked,light --seeds 2",
+            "derate lab shares --drawn 100 --first-seed 9 --json"},
+           "docs/attribute-results.md says what the worlds and the figures are.\n");
+}
+
 void add_lab_verbs(CommandLine& line) {
   CLI::App& lab = *line.app.add_subcommand("lab", "Experiments: policies on GPUs, side by side");
   lab.require_subcommand(1);
@@ -937,6 +956,7 @@ void add_lab_verbs(CommandLine& line) {
   add_data(check, check_options.data);
   end_verb(check, check_options, {"derate lab check mine.toml"});
   add_lab_attribution(line, lab);
+  add_lab_shares(line, lab);
   line.add_verb<LabExampleOptions>(lab, "example", "Print an experiment, with comments")
       .verb.footer(examples({"derate lab example > mine.toml"}));
   add_plain_verb<LabWorkloadsOptions>(line, lab, "workloads", "List the mixes of phases",

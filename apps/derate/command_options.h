@@ -336,6 +336,14 @@ struct LabAttributionOptions : Common {
   int minutes = 30;
   unsigned threads = 0;  // 0: as many as there are cores
 };
+struct LabSharesOptions : Common {
+  std::vector<std::string> worlds;  // how their names begin; empty: all
+  bool list = false;
+  int seeds = 5;
+  std::uint64_t first_seed = 1;
+  int drawn = 20;
+  unsigned threads = 0;  // 0: as many as there are cores
+};
 struct LabExampleOptions {};
 struct LabWorkloadsOptions : Common {};
 
@@ -359,8 +367,8 @@ using Verb = std::variant<
     LabImportOptions, LabLogOptions, BeatOptions, PolicyModelsOptions, PolicyForgetOptions,
     TuneReplayOptions, EnergyOptions, TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions,
     TuneJobListOptions, TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions,
-    BillOptions, LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions,
-    AdviseOptions, UiOptions>;
+    BillOptions, LabAttributionOptions, LabSharesOptions, HistoryOptions, SavingsOptions,
+    WhyOptions, EventsOptions, AdviseOptions, UiOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -419,6 +427,7 @@ Result<int> run_verb(const LabExportOptions& options);
 Result<int> run_verb(const LabImportOptions& options);
 Result<int> run_verb(const LabLogOptions& options);
 Result<int> run_verb(const LabAttributionOptions& options);
+Result<int> run_verb(const LabSharesOptions& options);
 Result<int> run_verb(const LabExampleOptions& options);
 Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);

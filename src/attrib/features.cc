@@ -43,10 +43,14 @@ std::optional<double> board_watts(const AttribTick& tick) {
   return watts;
 }
 
-double core_scale(std::optional<Megahertz> clock, std::optional<Megahertz> highest) {
+double clock_ratio(std::optional<Megahertz> clock, std::optional<Megahertz> highest) {
   if (!clock || !highest || !is_positive(clock->value()) || !is_positive(highest->value()))
     return 1;
-  return std::pow(std::min(1.0, *clock / *highest), kClockExponent);
+  return std::min(1.0, *clock / *highest);
+}
+
+double core_scale(std::optional<Megahertz> clock, std::optional<Megahertz> highest) {
+  return std::pow(clock_ratio(clock, highest), kClockExponent);
 }
 
 PowerFeatures power_features(const Activity& activity, Fraction share, Fraction memory_share,

@@ -27,6 +27,9 @@ bool is_present(const TenantTick& tenant);
 // The mean power of the tick, W; empty where the energy is missing or is none that a board draws.
 std::optional<double> board_watts(const AttribTick& tick);
 
+// clock / highest, at most 1; 1 where either is missing or no positive number.
+double clock_ratio(std::optional<Megahertz> clock, std::optional<Megahertz> highest);
+
 // (clock / highest)^2.2, at most 1: how much less a busy core draws at a lower clock and the lower
 // voltage that goes with it. The exponent is assumed. 1 where either clock is missing or no
 // positive number.

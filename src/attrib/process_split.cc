@@ -23,15 +23,29 @@ class ProcessSplit final : public SplitMethod {
   PowerEstimate step(const AttribTick& tick) override;
 
  private:
-  static constexpr double kMostOff2 = 16;      // in variances, of one tick
-  static constexpr double kModelSd = 0.02;     // of watts, beyond what the filters know
-  static constexpr double kContextPart = 0.8;  // of the context's own uncertainty
+  static constexpr double kMostOff2 = 16;    // in variances, of one tick
+  static constexpr double kModelSd = 0.02;   // of watts, beyond what the filters know
+  static constexpr double kContextPart = 1;  // of the context's own uncertainty
+  // Doubt of who works explains a tick's power in every model: it excuses a model that is wrong.
+  static constexpr double kDoubtsCount = 0.3;
+
+  struct Mixture {
+    struct Process {
+      double mean = 0, square = 0, prior = 0;
+      double part = 0, whole = 0;  // of the busy time; W that a part of 1 draws
+    };
+    std::vector<Process> processes;
+    double base = 0, context = 0, context_sd = 0, noise = 0, off = 0;
+    double deviation = 0;  // of the power from what was foretold, in standard deviations
+  };
 
   BoardTick look(const AttribTick& tick, const ShareBelief& belief) const;
   void follow(const AttribTick& tick, const ShareBelief& belief);
   std::vector<double> log_likelihoods() const;
   void weigh(const ShareBelief& belief, const BoardTick& seen);
   void learn_work(const ShareBelief& belief);
+  Mixture mix(const BoardTick& seen) const;
+  static double variance_of(const Mixture& mixture, std::size_t process, const ShareBelief& belief);
   PowerEstimate estimate(const AttribTick& tick, const BoardTick& seen, const ShareBelief& belief);
 
   BoardFacts board_;
@@ -39,12 +53,13 @@ class ProcessSplit final : public SplitMethod {
   std::vector<std::string> keys_;
   std::vector<TurnFilter> bank_;  // of each of share_models()
   Unexplained unexplained_;
+  Whiteness whiteness_;
   std::vector<double> weights_;  // as last told; a tick without guesses changes nothing of them
 };
 
 BoardTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) const {
   BoardTick out{.seconds = std::max(0.0, seconds(tick.length)),
-                .core = core_scale(tick.sm_clock, board_.highest_clock)};
+                .clock = clock_ratio(tick.sm_clock, board_.highest_clock)};
   out.context = std::any_of(tick.tenants.begin(), tick.tenants.end(), is_present);
   if (!belief.guesses.empty()) out.busy = belief.busy;
   out.board_w = board_watts(tick);
@@ -79,7 +94,7 @@ std::vector<double> ProcessSplit::log_likelihoods() const {
   double mean = 0;
   for (const TurnFilter& one : bank_) {
     const TurnFilter::Seen& seen = one.seen();
-    const double own2 = seen.watts2 + noise2 + seen.parts2 + seen.doubts2;
+    const double own2 = seen.watts2 + noise2 + seen.parts2 + kDoubtsCount * seen.doubts2;
     out.push_back(-0.5 * (std::min(seen.off * seen.off / own2, kMostOff2) +
                           std::log(watts2 + noise2 + seen.known_parts2)));
   }
@@ -129,54 +144,81 @@ PowerEstimate ProcessSplit::step(const AttribTick& tick) {
   return estimate(tick, seen, belief);
 }
 
-// The models' mixture.
-PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& seen,
-                                     const ShareBelief& belief) {
-  struct Mixed {
-    double mean = 0, square = 0, prior = 0;
-  };
-  std::vector<Mixed> sums(keys_.size());
-  double base = 0, context = 0, context_sd = 0, noise = 0, all = 0, off = 0;
+// The models' mixture, W.
+ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
+  Mixture out;
+  out.processes.resize(keys_.size());
   for (std::size_t j = 0; j < bank_.size(); ++j) {
     const TurnFilter& one = bank_[j];
-    const TurnFilter::Seen& told = one.seen();
-    const double weight = weights_[j], held = seen.context ? seen.core : 0;
-    base += weight * one.base();
-    context += weight * one.context() * held;
-    context_sd += weight * one.context_sd() * held;
-    noise += weight * told.noise_w;
+    const TurnFilter::Seen& now = one.seen();
+    const double weight = weights_[j], held = seen.context ? now.context_core : 0;
+    out.base += weight * one.base();
+    out.context += weight * one.context() * held;
+    out.context_sd += weight * one.context_sd() * held;
+    out.noise += weight * now.noise_w;
     // Who ran is not known to the second: what that explains is explained.
-    if (seen.board_w) off += weight * told.off * (told.watts2 + told.noise2) / told.all2();
-    const double scale = seen.core * seen.busy * told.kept;
+    if (seen.board_w) {
+      out.off += weight * now.off * (now.watts2 + now.noise2) / now.all2();
+      out.deviation += weight * now.off / std::sqrt(now.all2());
+    }
+    const double scale = now.core * seen.busy * now.kept;
     for (std::size_t k = 0; k < keys_.size(); ++k) {
-      const double own = scale * told.parts[k] * one.watts(k);
-      Mixed& sum = sums[k];
+      const double own = scale * now.parts[k] * one.watts(k);
+      Mixture::Process& sum = out.processes[k];
       sum.mean += weight * own;
-      sum.square += weight * (own * own + std::pow(scale * told.parts[k], 2) * one.variance(k) +
-                              std::pow(told.slope[k], 2) * told.parts_variance[k]);
+      sum.square += weight * (own * own + std::pow(scale * now.parts[k], 2) * one.variance(k) +
+                              std::pow(now.slope[k], 2) * now.parts_variance[k]);
       sum.prior += weight * one.variance(k) / one.prior_variance();
+      sum.part += weight * now.parts[k];
+      sum.whole += weight * now.slope[k];
     }
   }
-  const auto residents = std::count_if(tick.tenants.begin(), tick.tenants.end(),
-                                       [](const TenantTick& tenant) { return tenant.context; });
-  const double context_part = kContextPart * context_sd / std::max(1.0, double(residents));
-  PowerEstimate out{.base = Watts(base), .context = Watts(context)};
-  out.tenants.resize(tick.tenants.size(), {.sigma = Watts(0)});
-  for (std::size_t process = 0; process < keys_.size(); ++process) {
-    const Mixed& sum = sums[process];
-    const double variance = std::max(0.0, sum.square - sum.mean * sum.mean);
-    out.tenants[belief.tenants[process]] = {
+  return out;
+}
+
+// W^2, by the models and by the doubt that none of them has.
+double ProcessSplit::variance_of(const Mixture& mixture, std::size_t process,
+                                 const ShareBelief& belief) {
+  const Mixture::Process& sum = mixture.processes[process];
+  const double known = std::max(0.0, sum.square - sum.mean * sum.mean);
+  if (belief.equal_parts.empty()) return known;
+  const double otherwise = (belief.equal_parts[process] - sum.part) * sum.whole;
+  return known + belief.equal_doubt * (1 - belief.equal_doubt) * otherwise * otherwise;
+}
+
+PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& seen,
+                                     const ShareBelief& belief) {
+  const Mixture mixture = mix(seen);
+  const auto holds = [](const TenantTick& tenant) { return tenant.context; };
+  const auto residents = std::count_if(tick.tenants.begin(), tick.tenants.end(), holds);
+  const double context_part =
+      kContextPart * mixture.context_sd / std::max(1.0, static_cast<double>(residents));
+  PowerEstimate out{.base = Watts(mixture.base), .context = Watts(mixture.context)};
+  // A process without samples does not work.
+  for (const TenantTick& tenant : tick.tenants) {
+    const bool mig = tenant.signal == SignalKind::instance_activity;
+    out.tenants.push_back({.sigma = Watts(holds(tenant) && !mig ? context_part : 0)});
+    if (!mig) out.tenants.back().prior_share = Fraction(0);
+  }
+  double all = 0;
+  for (std::size_t k = 0; k < keys_.size(); ++k) {
+    const Mixture::Process& sum = mixture.processes[k];
+    const double sd = std::sqrt(whiteness_.inflation() * variance_of(mixture, k, belief));
+    out.tenants[belief.tenants[k]] = {
         .dynamic = Watts(sum.mean),
-        .sigma = Watts(std::hypot(std::sqrt(variance), kModelSd * sum.mean, context_part)),
+        .sigma = Watts(std::hypot(sd, kModelSd * sum.mean, context_part)),
         .prior_share = Fraction(std::min(1.0, sum.prior))};
     all += sum.mean;
   }
-  if (seen.board_w) unexplained_.add(off, all, seen.seconds);
+  if (seen.board_w) unexplained_.add(mixture.off, all, seen.seconds);
+  if (seen.board_w) whiteness_.add(mixture.deviation, seen.seconds);
   out.unexplained = unexplained_.share();
   // What the sensor's noise makes of what is not explained, the base bears; the rest is somebody's.
-  const double left = seen.board_w ? std::abs(*seen.board_w - base - context - all) : 0;
+  const double left =
+      seen.board_w ? std::abs(*seen.board_w - mixture.base - mixture.context - all) : 0;
+  const double noise = 2 * mixture.noise;
   out.residual_to_base =
-      Fraction((1 - clean_share(tick.capped)) * (left <= 2 * noise ? 1 : 2 * noise / left));
+      Fraction((1 - clean_share(tick.capped)) * (left <= noise ? 1 : noise / left));
   return out;
 }
 

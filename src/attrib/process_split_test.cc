@@ -42,6 +42,33 @@ double part_of_first(const PowerEstimate& estimate) {
   return estimate.tenants[0].dynamic.value() / all;
 }
 
+// The cost of contexts that do nothing for one that works, in 15 minutes, of its energy. `worked`:
+// they did for half a minute.
+double cost_of_parked(std::size_t parked, double busy, bool worked) {
+  Seconds world{.watts = std::vector<double>(parked + 1, 300.0)};
+  const auto method = make_process_split(kHopper);
+  double own = 0, all = 0;
+  for (int i = 0; i < 900; ++i) {
+    std::vector<double> shares(parked + 1, 0);
+    const bool together = worked && i < 30;
+    if (together) shares.assign(parked + 1, busy / static_cast<double>(parked + 1));
+    if (!together) shares[0] = busy;
+    const PowerEstimate now = method->step(world.tick(shares));
+    if (together) continue;
+    for (const TenantEstimate& one : now.tenants) all += one.dynamic.value();
+    own += now.tenants[0].dynamic.value();
+  }
+  return 1 - own / all;
+}
+
+TEST(ProcessSplit, ParkedContextsCostTheWorkerNothing) {
+  for (const double busy : {0.05, 0.4, 1.0}) {
+    EXPECT_LT(cost_of_parked(64, busy, false), 1e-6) << busy;
+    for (const std::size_t parked : {1, 5})
+      EXPECT_LT(cost_of_parked(parked, busy, true), 0.01) << parked << ' ' << busy;
+  }
+}
+
 // One works and the other's context is parked: it gets all that is drawn, at once after a turn.
 TEST(ProcessSplit, WhoWorksAloneGetsAll) {
   Seconds world{.watts = {400, 200}};
@@ -143,11 +170,13 @@ TEST(ProcessSplit, ASuccessorIsNotItsPredecessor) {
   };
   PowerEstimate before, after;
   for (int i = 0; i < 210; ++i) before = step(i, "one");
-  after = step(210, "another");  // and does nothing yet
-  EXPECT_LT(before.tenants[0].prior_share->value(), 0.3);
-  EXPECT_GT(after.tenants[0].prior_share->value(), 0.6);
   world.watts[0] = 100;
-  for (int i = 211; i < 400; ++i) after = step(i, "another");
+  for (int i = 210; i < 220; ++i) after = step(i, "another");  // and does nothing yet
+  EXPECT_LT(before.tenants[0].prior_share->value(), 0.3);
+  EXPECT_EQ(after.tenants[0].dynamic.value(), 0);
+  after = step(220, "another");
+  EXPECT_NEAR(after.tenants[0].dynamic.value(), 100, 60);
+  for (int i = 221; i < 400; ++i) after = step(i, "another");
   for (int i = 400; i < 405; ++i) after = step(i, "another");
   EXPECT_NEAR(after.tenants[0].dynamic.value(), 100, 15);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "attrib/features.h"
@@ -9,10 +11,13 @@
 namespace derate {
 namespace {
 
-constexpr double kSampleS = 0.2;
-constexpr double kBusyEnough = 0.5;  // a GPU less busy than that has samples without work
+constexpr double kForgetS = 300;  // a process without a sample for so long does not take part
+
+// A GPU less busy than that has samples without work; a sample that meets a moment of work counts,
+// however short that was.
+constexpr double kBusyEnough = 0.5, kBusyAtAll = 0.1;
 constexpr double kSaturated = 0.97;
-constexpr double kFirstSamples = 1;  // believed of each process before it had any
+constexpr double kFirstSamples = 1;  // of each process, before it had any
 
 // Readings that are farther than this from whole samples, and change by less than this part of what
 // chance would make of samples, are none.
@@ -20,22 +25,24 @@ constexpr double kOffWhole = 0.12, kFarBelowChance = 0.35;
 constexpr double kReadingsS = 20;        // memory of that
 constexpr double kExactStrength = 1000;  // readings are whole percents
 
-// A process goes on working, or pausing, for so long in the mean, s.
-constexpr double kWorksS = 60, kPausesS = 30;
-constexpr double kLeastWorks = 0.01;
+constexpr double kLeastWorks = 1e-6;  // as parts count it
 // Less likely than that at work: that it had no sample is not counted into its weight.
 constexpr double kMayWork = 0.3;
-// Samples without a process count as so many independent ones, for they come of few turns; and
-// where they clump.
-constexpr double kMissCounts = 0.6, kClumpedMissCounts = 0.12;
+constexpr double kInDoubt = 0.02;  // so far from 0 and 1, who works is an open question
 
-constexpr double kEvidenceS = 60, kPowerEvidenceS = 300;  // memory of how right a model was
-constexpr double kMostBehind = 12;    // no model's evidence is farther behind the best than that
-constexpr double kMostOdds = 6;       // of one tick
+// Memory of how right a model was, of its samples and of its power; and how far behind the best
+// model any other is at most, in nats. Power separates turns from chance in few ticks, but it
+// changes with a process's kernels, too: so it may not outweigh the samples of minutes.
+constexpr double kEvidenceS = 60, kPowerEvidenceS = 300;
+constexpr double kMostBehind = 60, kMostPowerBehind = 30, kMostUnbalance = 60;
 constexpr double kOthersCount = 0.3;  // of the evidence is left when a process comes or goes
+// Equal parts are a claim that samples can refute; they confirm it little, as parts that happen to
+// be equal look the same.
+constexpr double kEqualEvidenceS = 1800, kMostForEqual = 5;
+constexpr double kTurnsAllTheSame = 0.2, kTurnsOfLateS = 30;  // ShareBelief::equal_doubt
 
 constexpr double kRegularVariance = 0.35;  // of chance's, where samples and turns keep step
-constexpr double kLastingS = 10;  // errors of a mean over a long time do not last for all of it
+constexpr double kLastingS = 150;  // errors of a mean over a long time do not last for all of it
 constexpr double kEqualStrength = 1000, kClumpedStrength = 200;  // of equal parts
 
 double log_gamma_ratio(double a, double n) { return std::lgamma(a + n) - std::lgamma(a); }
@@ -44,7 +51,7 @@ double log_gamma_ratio(double a, double n) { return std::lgamma(a + n) - std::lg
 
 // Equal parts are those of a GPU that always has work.
 std::size_t TimeShares::basis(std::size_t model) const {
-  return share_models()[model].memory_s || saturated_ ? model : kSteadyModel;
+  return saturated_ ? model : share_models()[model].equal_of.value_or(model);
 }
 
 // How much of the time a process has, per sample that it might have had.
@@ -58,7 +65,8 @@ std::vector<double> TimeShares::parts_of(std::size_t model) const {
   std::vector<double> out;
   double sum = 0;
   for (const Process& process : processes_)
-    sum += out.emplace_back(std::max(kLeastWorks, process.works) * weight_of(model, process));
+    sum +=
+        out.emplace_back(std::max(kLeastWorks, process.work.works()) * weight_of(model, process));
   for (double& part : out) part /= sum;
   return out;
 }
@@ -75,37 +83,69 @@ double TimeShares::samples_behind(std::size_t model) const {
 // --- what is read --------------------------------------------------------------------------------
 
 void TimeShares::follow(const AttribTick& tick, ShareBelief& belief) {
-  std::vector<Process> now;
+  std::unordered_map<std::string_view, Process*> known;
+  for (Process& process : processes_) known.emplace(process.key, &process);
   seconds_ = std::clamp(seconds(tick.length), 0.0, kLongestTickS);
+  std::vector<Process> now;
   double busy = 0;
+  std::size_t stayed = 0;
   for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
     const TenantTick& tenant = tick.tenants[i];
-    if (tenant.signal == SignalKind::instance_activity || !is_present(tenant)) continue;
-    const auto known =
-        std::find_if(processes_.begin(), processes_.end(),
-                     [&](const Process& process) { return process.key == tenant.key; });
-    now.push_back(known != processes_.end() ? *known : Process{.key = tenant.key});
-    now.back().reading =
-        tenant.signal == SignalKind::process_utilisation ? clean_share(tenant.sm_utilisation) : 0;
-    busy += now.back().reading;
+    if (tenant.signal != SignalKind::process_utilisation) continue;
+    const double reading = clean_share(tenant.sm_utilisation);
+    const auto at = known.find(tenant.key);
+    if (at == known.end() && reading <= 0) continue;
+    if (at != known.end() && reading <= 0 && at->second->sampled_ago_s > kForgetS) continue;
+    stayed += at != known.end() ? 1 : 0;
+    now.push_back(at != known.end() ? std::move(*at->second) : Process{.key = tenant.key});
+    now.back().reading = reading;
+    now.back().sampled_ago_s = reading > 0 ? 0 : now.back().sampled_ago_s + seconds_;
+    busy += reading;
     belief.tenants.push_back(i);
   }
-  const bool same = std::equal(now.begin(), now.end(), processes_.begin(), processes_.end(),
-                               [](const Process& a, const Process& b) { return a.key == b.key; });
-  for (Scores* scores : {&evidence_, &power_evidence_})
+  const bool same = stayed == processes_.size() && stayed == now.size();
+  for (Scores* scores : {&evidence_, &equal_evidence_, &power_evidence_})
     for (double& score : *scores) score *= same ? 1 : kOthersCount;
+  leave_out(now, belief.tenants);
   processes_ = std::move(now);
   belief.busy = std::min(1.0, busy);
   saturated_ = belief.busy >= kSaturated;
   count_samples(busy);
 }
 
-void TimeShares::count_samples(double busy) {
-  samples_ = seconds_ / kSampleS * std::min(1.0, busy / kBusyEnough);
-  for (Process& process : processes_) {
-    process.samples = busy > 0 ? process.reading / busy * samples_ : 0;
-    process.worked = process.worked || process.samples > 0;
+// Of more than kMost processes, those that had no sample for the longest time.
+void TimeShares::leave_out(std::vector<Process>& now, std::vector<std::size_t>& places) const {
+  if (now.size() <= kMost) return;
+  std::vector<double> ago;
+  for (const Process& process : now) ago.push_back(process.sampled_ago_s);
+  std::nth_element(ago.begin(), ago.begin() + kMost - 1, ago.end());
+  const double most = ago[kMost - 1];
+  auto room = static_cast<std::ptrdiff_t>(kMost) -
+              std::count_if(now.begin(), now.end(),
+                            [&](const Process& process) { return process.sampled_ago_s < most; });
+  std::vector<Process> kept;
+  std::vector<std::size_t> their_places;
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    if (now[k].sampled_ago_s > most) continue;
+    if (now[k].sampled_ago_s == most && room-- <= 0) continue;
+    kept.push_back(std::move(now[k]));
+    their_places.push_back(places[k]);
   }
+  now = std::move(kept);
+  places = std::move(their_places);
+}
+
+void TimeShares::count_samples(double busy) {
+  if (saturated_) {
+    std::vector<double> parts;
+    for (const Process& process : processes_) parts.push_back(process.reading / busy);
+    rate_.add(parts, seconds_);
+  }
+  const double all = seconds_ * rate_.per_second();
+  samples_ = all * std::min(1.0, busy / kBusyEnough);
+  samples_of_all_ = all * std::min(1.0, busy / kBusyAtAll);
+  for (Process& process : processes_)
+    process.samples = busy > 0 ? process.reading / busy * samples_ : 0;
 }
 
 // Whether readings can be samples: how far they are from whole ones, and how much they change.
@@ -139,36 +179,19 @@ ShareGuess TimeShares::as_read() const {
 
 // --- which way of sharing ------------------------------------------------------------------------
 
-// Who worked works on, most likely.
-void TimeShares::go_on() {
-  for (Process& process : processes_) {
-    const double stays = process.works * std::exp(-seconds_ / kWorksS);
-    process.works = stays + (1 - process.works) * (1 - std::exp(-seconds_ / kPausesS));
-  }
-}
-
-// Of the tick's samples, as the model foretold them. Who never had one is not held against it: a
-// context is there for seconds before it works, and many never do.
+// Of the tick's samples, as the model foretold them.
 double TimeShares::log_likelihood(std::size_t number) const {
   const ShareModel& model = share_models()[number];
-  std::vector<double> weights;
-  double all = 0, works = 0, chi2 = 0;
-  for (const Process& process : processes_) {
-    const double weight = model.sticks_s
-                              ? process.memory[number].samples + kFirstSamples / 2
-                              : std::max(kLeastWorks, process.works) * weight_of(number, process);
-    all += weights.emplace_back(process.worked ? weight : 0);
-  }
+  const std::vector<double> parts = parts_of(number);
   double strength = samples_behind(number);
   if (!model.regular) strength = std::min(strength, model.varies.value_or(strength));
   strength = std::min(strength, model.clumped.value_or(strength));
-  double out = -log_gamma_ratio(strength, samples_);
+  double out = -log_gamma_ratio(strength, samples_), chi2 = 0, works = 0;
   for (std::size_t k = 0; k < processes_.size(); ++k) {
-    if (!processes_[k].worked) continue;
-    const double part = weights[k] / all, expected = part * samples_;
-    out += log_gamma_ratio(strength * part, processes_[k].samples);
+    const double expected = parts[k] * samples_;
+    out += log_gamma_ratio(strength * parts[k], processes_[k].samples);
     chi2 += std::pow(processes_[k].samples - expected, 2) / std::max(0.1, expected);
-    works += processes_[k].works > 0.5 ? 1 : 0;
+    works += processes_[k].work.works() > 0.5 ? 1 : 0;
   }
   // As a normal distribution of less variance would have it.
   if (model.regular)
@@ -178,48 +201,79 @@ double TimeShares::log_likelihood(std::size_t number) const {
 }
 
 void TimeShares::judge_models() {
+  const auto works = std::count_if(processes_.begin(), processes_.end(), [](const auto& process) {
+    return process.work.works() > 0.5 || process.samples > 0;
+  });
+  const double keep = std::exp(-seconds_ / kEvidenceS);
+  const double keep_equal = std::exp(-seconds_ / kEqualEvidenceS);
+  const double keep_power = std::exp(-seconds_ / kPowerEvidenceS);
+  Scores now{};
+  for (std::size_t j = 0; j < kShareModels; ++j) now[j] = log_likelihood(basis(j));
   for (std::size_t j = 0; j < kShareModels; ++j) {
-    evidence_[j] = std::exp(-seconds_ / kEvidenceS) * evidence_[j] + log_likelihood(basis(j));
-    power_evidence_[j] *= std::exp(-seconds_ / kPowerEvidenceS);
+    const auto of = share_models()[j].equal_of;
+    power_evidence_[j] *= keep_power;
+    if (!of) evidence_[j] = keep * evidence_[j] + now[j];
+    if (of && saturated_ && works > 1)
+      equal_evidence_[j] = keep_equal * equal_evidence_[j] + now[j] - now[*of];
   }
-  for (Scores* scores : {&evidence_, &power_evidence_}) {
+  for (auto [scores, most] :
+       {std::pair(&evidence_, kMostBehind), std::pair(&power_evidence_, kMostPowerBehind)}) {
     const double best = *std::max_element(scores->begin(), scores->end());
-    for (double& score : *scores) score = std::max(score - best, -kMostBehind);
+    for (double& score : *scores) score = std::max(score - best, -most);
   }
+  for (std::size_t j = 0; j < kShareModels; ++j)
+    if (const auto of = share_models()[j].equal_of)
+      evidence_[j] = evidence_[*of] + std::min(equal_evidence_[j], kMostForEqual);
+}
+
+// How unlikely it is, in nats, that samples differ by chance from what the model gave.
+double TimeShares::unbalance(std::size_t model) const {
+  double surprise = 0;
+  for (const Process& process : processes_) surprise += process.balance[model].surprise();
+  const auto count = static_cast<double>(processes_.size());
+  return std::clamp(surprise / 2 * (count - 1) / count - 1, 0.0, kMostUnbalance);
 }
 
 TimeShares::Scores TimeShares::weights() const {
   Scores out{};
   double sum = 0;
   for (std::size_t j = 0; j < kShareModels; ++j)
-    sum += out[j] = std::exp(share_models()[j].prior + evidence_[j] + power_evidence_[j]);
+    sum += out[j] =
+        std::exp(share_models()[j].prior + evidence_[j] + power_evidence_[j] - unbalance(j));
   for (double& weight : out) weight /= sum;
   return out;
 }
 
-// Who had no sample perhaps does not work: the more of them it missed of those that it should have
-// had, the less likely it does.
-void TimeShares::judge_work(const Scores& weights) {
-  std::vector<double> mean(processes_.size(), 0);
-  double clumped = 0, all = 0;
-  for (std::size_t j = 0; j < kShareModels; ++j) {
-    if (share_models()[j].clumped) clumped += weights[j];
-    for (std::size_t k = 0; k < processes_.size(); ++k)
-      mean[k] += weights[j] * weight_of(basis(j), processes_[k]);
-  }
-  const double counts = kMissCounts + clumped * (kClumpedMissCounts - kMissCounts);
-  for (std::size_t k = 0; k < processes_.size(); ++k)
-    all += mean[k] * (processes_[k].samples > 0 ? 1 : processes_[k].works);
+// How likely the model makes it that a process that works has none of the tick's samples.
+double TimeShares::likelihood_of_miss(std::size_t number, std::size_t at) const {
+  const ShareModel& model = share_models()[number];
+  const std::size_t by = basis(number);
+  const double own = weight_of(by, processes_[at]);
+  double others = 0;
   for (std::size_t k = 0; k < processes_.size(); ++k) {
-    Process& process = processes_[k];
-    if (process.samples > 0) {
-      process.works = 1;
+    const double works = processes_[k].samples > 0 ? 1 : processes_[k].work.works();
+    if (k != at) others += works * weight_of(by, processes_[k]);
+  }
+  const double rest = std::max(1e-6, others / (own + others));
+  if (model.regular) return std::pow(rest, samples_of_all_ / kRegularVariance);
+  double strength = samples_behind(by);
+  strength = std::min(strength, model.varies.value_or(strength));
+  strength = std::min(strength, model.clumped.value_or(strength));
+  return std::exp(log_gamma_ratio(strength * rest, samples_of_all_) -
+                  log_gamma_ratio(strength, samples_of_all_));
+}
+
+// A process that has none of the samples of others does not work, or has little of the time.
+void TimeShares::judge_work(const Scores& weights) {
+  for (std::size_t k = 0; k < processes_.size(); ++k) {
+    if (processes_[k].samples > 0) {
+      processes_[k].work.meet();
       continue;
     }
-    const double others = std::max(1e-9, all - mean[k] * process.works);
-    const double missed = std::pow(others / (mean[k] + others), samples_ * counts);
-    process.works *= missed / (process.works * missed + 1 - process.works);
-    process.works = std::clamp(process.works, kLeastWorks, 1 - kLeastWorks);
+    double missed = 0;
+    for (std::size_t j = 0; j < kShareModels; ++j)
+      if (weights[j] > 1e-6) missed += weights[j] * likelihood_of_miss(j, k);
+    processes_[k].work.miss(missed);
   }
 }
 
@@ -243,24 +297,43 @@ ShareGuess TimeShares::guess_of(std::size_t number) const {
   return out;
 }
 
-void TimeShares::remember() {
+void TimeShares::remember(const std::vector<ShareGuess>& guesses) {
   for (std::size_t j = 0; j < kShareModels; ++j) {
-    const ShareModel& model = share_models()[j];
-    const std::optional<double> memory_s = model.memory_s ? model.memory_s : model.sticks_s;
+    for (std::size_t k = 0; k < processes_.size(); ++k)
+      processes_[k].balance[j].add(guesses[j].parts[k] - processes_[k].samples / samples_,
+                                   seconds_);
+    const std::optional<double> memory_s = share_models()[j].memory_s;
     if (!memory_s) continue;
     std::vector<double> weights;
     double sum = 0;
     for (const Process& process : processes_)
-      sum += process.works * weights.emplace_back(weight_of(j, process));
+      sum += process.work.works() * weights.emplace_back(weight_of(j, process));
     const double keep = std::exp(-seconds_ / *memory_s);
-    for (std::size_t k = 0; k < processes_.size(); ++k) {
-      const Process& process = processes_[k];
-      Memory& memory = processes_[k].memory[j];
+    for (Process& process : processes_) {
+      const double works = process.work.works();
+      Memory& memory = process.memory[j];
       memory.samples = keep * memory.samples + process.samples;
       memory.expected *= keep;
-      if (process.works > kMayWork) memory.expected += samples_ * process.works / sum;
+      if (works > kMayWork) memory.expected += samples_ * works / sum;
     }
   }
+}
+
+// If the samples keep step with turns, one process has many in a row, and no second distinguishes
+// it from one that has the GPU alone; only power does, if their watts differ.
+void TimeShares::doubt_samples(ShareBelief& belief) const {
+  if (!saturated_) return;
+  const auto is_there = [](const Process& process) {
+    return process.sampled_ago_s < kTurnsOfLateS;
+  };
+  const auto count =
+      static_cast<double>(std::count_if(processes_.begin(), processes_.end(), is_there));
+  if (count < 2) return;
+  const double best = *std::max_element(power_evidence_.begin(), power_evidence_.end());
+  belief.equal_doubt =
+      kTurnsAllTheSame * std::exp(power_evidence_[kEqualModel] - best - unbalance(kEqualModel));
+  for (const Process& process : processes_)
+    belief.equal_parts.push_back(is_there(process) ? 1 / count : 0);
 }
 
 ShareBelief TimeShares::look(const AttribTick& tick) {
@@ -272,19 +345,19 @@ ShareBelief TimeShares::look(const AttribTick& tick) {
     out.guesses.push_back(as_read());
     return out;
   }
-  go_on();
+  for (Process& process : processes_) process.work.go_on(seconds_);
   judge_models();
   const Scores weights = this->weights();
   judge_work(weights);
   for (std::size_t k = 0; k < processes_.size(); ++k)
-    if (const double works = processes_[k].works;
-        works > 2 * kLeastWorks && works < 1 - 2 * kLeastWorks)
+    if (const double works = processes_[k].work.works(); works > kInDoubt && works < 1 - kInDoubt)
       out.doubts.push_back({k, works});
   for (std::size_t j = 0; j < kShareModels; ++j) {
     out.guesses.push_back(guess_of(j));
     out.guesses.back().weight = weights[j];
   }
-  remember();
+  remember(out.guesses);
+  doubt_samples(out);
   return out;
 }
 
@@ -294,9 +367,7 @@ void TimeShares::learn_models(const std::vector<double>& log_likelihood) {
 }
 
 void TimeShares::learn_work(std::size_t process, double log_odds) {
-  double& works = processes_[process].works;
-  const double odds = std::exp(std::clamp(log_odds, -kMostOdds, kMostOdds));
-  works = std::clamp(works * odds / (works * odds + 1 - works), kLeastWorks, 1 - kLeastWorks);
+  processes_[process].work.learn(log_odds);
 }
 
 }  // namespace derate

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <utility>
 
-#include "attrib/boosted_trees.h"
+#include "attrib/fitting/boosted_trees.h"
+#include "attrib/fitting/least_squares.h"
 #include "attrib/fixed_weight_split.h"
-#include "attrib/least_squares.h"
 
 namespace derate {
 namespace {

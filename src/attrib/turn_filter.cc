@@ -18,15 +18,26 @@ using Eigen::VectorXd;
 constexpr Belief kTurningPrior{0.06, 0.1};
 constexpr double kLeastTurning = -0.8, kMostTurning = 0.3;
 
+// (clock / highest)^exponent: how much less work draws at a lower clock and the lower voltage that
+// goes with it; and a context without work.
+constexpr Belief kExponentPrior{2.0, 0.5}, kContextExponentPrior{1.5, 0.7};
+constexpr double kMostExponent = 4;
+constexpr double kExponentAging = 1e-4;  // of the prior's variance, a second
+
 // A process's watts, of what a busy SM of the GPU is believed to draw (watt_priors.cc): kernels of
-// an H200 draw from 2 to 580 W.
-constexpr double kOwnMean = 0.9, kOwnSd = 0.55;
-// Of that variance, a second; faster while what is believed does not fit.
-constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
+// an H200 draw from 2 to 580 W. The sds are of the mean of the processes here, and of one of them
+// from that: if only the sum of two is seen, they are alike.
+constexpr double kOwnMean = 0.9;
+constexpr double kCommonSd = 0.45, kOwnSd = 0.3;
+// A deviation from the mean fades, and others come in its place: of that variance, a second; faster
+// while the estimate does not fit.
+constexpr double kOwnAging = 3e-4, kMostAging = 0.015, kWrongAges = 5;
 constexpr double kWrongMemory = 0.9;
 // Where a GPU is never idle the base is not seen: what is believed of it wanders, but not without
 // end.
-constexpr double kMostBaseSds = 3;                         // of the prior's
+constexpr double kMostBaseSds = 3;  // of the prior's
+// W: cards of one kind differ by 10 W, and a base that was never seen is the chip's.
+constexpr double kLeastFirstBaseSd = 9;
 constexpr double kBaseAging = 0.02, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
 
 // The sensor looks now and then (25 of 100 ms: arXiv 2312.02741): of work in bursts it sees more or
@@ -84,7 +95,7 @@ std::vector<double> with_less_without(const std::vector<double>& parts, const Wo
 }
 
 struct TurnFilter::State {
-  enum At : Index { kBase, kContext, kTurning, kWatts };
+  enum At : Index { kBase, kContext, kTurning, kCommon, kExponent, kContextExponent, kWatts };
 
   WattPrior prior;
   VectorXd mean;
@@ -102,6 +113,7 @@ struct TurnFilter::State {
   explicit State(const WattPrior& believed);
   double own_mean() const { return kOwnMean * prior.units[0].mean; }
   double own_variance() const { return std::pow(kOwnSd * prior.units[0].mean, 2); }
+  double common_variance() const { return std::pow(kCommonSd * prior.units[0].mean, 2); }
   double kept() const { return 1 - mean(kTurning) * (1 - parts.squaredNorm()); }
   void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
   void age(double seconds);
@@ -119,15 +131,20 @@ TurnFilter::State::State(const WattPrior& believed) : prior(believed) {
     mean(at) = belief.mean;
     cov(at, at) = belief.sd * belief.sd;
   };
-  set(kBase, prior.base);
+  set(kBase, {prior.base.mean, std::max(prior.base.sd, kLeastFirstBaseSd)});
   set(kContext, prior.context);
   set(kTurning, kTurningPrior);
+  set(kExponent, kExponentPrior);
+  set(kContextExponent, kContextExponentPrior);
+  mean(kCommon) = own_mean();
+  cov(kCommon, kCommon) = common_variance();
 }
 
 void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& known,
                                double seconds) {
   const Index size = kWatts + static_cast<Index>(known.size());
-  std::vector<Index> from{kBase, kContext, kTurning};  // below 0: new
+  std::vector<Index> from{kBase,   kContext,  kTurning,
+                          kCommon, kExponent, kContextExponent};  // below 0: new
   bool same = size == mean.size();
   for (std::size_t k = 0; k < known.size(); ++k) {
     from.push_back(known[k] ? kWatts + static_cast<Index>(*known[k]) : -1);
@@ -135,15 +152,18 @@ void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& kn
   }
   unsettled_s = same ? unsettled_s - seconds : kSettleS;
   if (!same) {
-    VectorXd means = VectorXd::Constant(size, own_mean());
-    MatrixXd covs = own_variance() * MatrixXd::Identity(size, size);
+    // A process that is new draws what processes draw here, give or take its own.
+    VectorXd means(size);
+    MatrixXd covs(size, size);
+    for (Index& a : from) a = a < 0 ? Index{kCommon} : a;
     for (Index i = 0; i < size; ++i) {
       const Index a = from[static_cast<std::size_t>(i)];
-      if (a < 0) continue;
       means(i) = mean(a);
-      for (Index k = 0; k < size; ++k)
-        if (const Index b = from[static_cast<std::size_t>(k)]; b >= 0) covs(i, k) = cov(a, b);
+      for (Index k = 0; k < size; ++k) covs(i, k) = cov(a, from[static_cast<std::size_t>(k)]);
     }
+    for (std::size_t k = 0; k < known.size(); ++k)
+      if (const Index at = kWatts + static_cast<Index>(k); !known[k])
+        covs(at, at) += own_variance();
     mean = std::move(means);
     cov = std::move(covs);
     held.resize(0);
@@ -155,9 +175,19 @@ void TurnFilter::State::age(double seconds) {
   const double most = std::pow(kMostBaseSds * std::max(prior.base.sd, kLeastBaseSd), 2);
   if (cov(kBase, kBase) < most) cov(kBase, kBase) += kBaseAging * seconds;
   cov(kContext, kContext) += kContextAging * seconds * prior.context.sd * prior.context.sd;
+  const double exponent2 = kExponentPrior.sd * kExponentPrior.sd;
+  if (cov(kExponent, kExponent) < exponent2)
+    cov(kExponent, kExponent) += kExponentAging * seconds * exponent2;
   const double part = std::min(kMostAging, kOwnAging * (1 + kWrongAges * std::max(0.0, off2 - 1)));
-  for (Index k = kWatts; k < mean.size(); ++k)
-    if (cov(k, k) < own_variance()) cov(k, k) += part * seconds * own_variance();
+  if (cov(kCommon, kCommon) < common_variance())
+    cov(kCommon, kCommon) += kOwnAging * seconds * common_variance();
+  for (Index k = kWatts; k < mean.size(); ++k) {
+    const double fades = std::min(1.0, part * seconds);
+    mean(k) += fades * (mean(kCommon) - mean(k));
+    cov.row(k) += fades * (cov.row(kCommon) - cov.row(k));
+    cov.col(k) += fades * (cov.col(kCommon) - cov.col(k));
+    cov(k, k) += 2 * fades * own_variance();
+  }
 }
 
 // `watts`: while the GPU is busy.
@@ -189,14 +219,19 @@ void TurnFilter::State::learn(const BoardTick& tick, const ShareGuess* guess,
   parts_cov = steady + unsure;
   if (guess) hold_parts(*guess, steady);
 
-  const double turns = guess ? 1 - parts.squaredNorm() : 0, scale = tick.core * tick.busy;
+  const double log_clock = std::log(std::clamp(tick.clock, 0.05, 1.0));
+  seen.core = std::exp(mean(kExponent) * log_clock);
+  seen.context_core = std::exp(mean(kContextExponent) * log_clock);
+  const double turns = guess ? 1 - parts.squaredNorm() : 0, scale = seen.core * tick.busy;
   const double undisturbed = scale * parts.dot(mean.tail(count));
   const double kept = 1 - mean(kTurning) * turns;
   VectorXd h = VectorXd::Zero(mean.size());
   h(kBase) = 1;
-  h(kContext) = tick.context ? tick.core : 0;
+  h(kContext) = tick.context ? seen.context_core : 0;
+  h(kContextExponent) = h(kContext) * mean(kContext) * log_clock;
   h(kTurning) = -turns * undisturbed;
   h.tail(count) = scale * kept * parts;
+  h(kExponent) = kept * undisturbed * log_clock;
   const double idle_w = mean(kBase) + mean(kContext) * h(kContext);
   const double dynamic = std::max(kept * undisturbed, tick.board_w.value_or(0) - idle_w);
   slope = scale * kept * mean.tail(count);
@@ -240,6 +275,8 @@ void TurnFilter::State::update(const VectorXd& h, const ShareGuess* guess) {
   cov -= cov_h * cov_h.transpose() / lasting2;
   const double turning = std::clamp(mean(kTurning), kLeastTurning, kMostTurning);
   mean = mean.cwiseMax(0);
+  mean(kExponent) = std::min(mean(kExponent), kMostExponent);
+  mean(kContextExponent) = std::min(mean(kContextExponent), kMostExponent);
   mean(kTurning) = turning;
 
   off2 = kWrongMemory * off2 + (1 - kWrongMemory) * std::min(sds * sds, 9.0);
@@ -288,6 +325,6 @@ double TurnFilter::variance(std::size_t process) const {
   return std::max(0.0, state_->cov(at, at));
 }
 
-double TurnFilter::prior_variance() const { return state_->own_variance(); }
+double TurnFilter::prior_variance() const { return state_->own_variance() / 2; }
 
 }  // namespace derate

@@ -20,7 +20,7 @@ namespace derate {
 
 struct BoardTick {
   double seconds = 0;             // its length
-  double core = 1;                // core_scale()
+  double clock = 1;               // of the highest
   bool context = false;           // somebody holds one
   std::optional<double> board_w;  // the mean, W
   double busy = 0;                // of the tick's time
@@ -53,6 +53,8 @@ class TurnFilter {
     double known_parts2 = 0;  // of parts2, what would be left were the watts known
     double noise_w = 0;       // of the sensor, as adapted
     double kept = 1;          // of the busy time, what is left of it for work
+    // Factors that the clock puts on the watts of work, and of a context.
+    double core = 1, context_core = 1;
 
     double all2() const { return watts2 + noise2 + parts2 + doubts2; }
   };
@@ -62,7 +64,7 @@ class TurnFilter {
   double context() const;     // W, at the highest clock
   double context_sd() const;  // W
   // Of a process while it has the GPU, at the highest clock: W, and the variance of that, W^2, now
-  // and before anything was seen.
+  // and where nothing was seen but what two draw together.
   double watts(std::size_t process) const;
   double variance(std::size_t process) const;
   double prior_variance() const;

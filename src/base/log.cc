@@ -72,8 +72,9 @@ LogRecord cleaned(LogRecord record) {
 
 }  // namespace
 
-// What has been written of each kind, and what has not. Log::State, which this file alone defines,
-// has one; a type of an unnamed namespace would be another type in each file of a unity build.
+// Counts of the records of each kind that were written, and that were not. Log::State, which this
+// file alone defines, has one; a type of an unnamed namespace would be another one in each file of
+// a unity build.
 class LogKindCounts {
  public:
   explicit LogKindCounts(LogLimit limit) : limit_(limit) {}

@@ -11,8 +11,6 @@
 namespace derate {
 namespace {
 
-constexpr double kBand90 = 1.6449;  // standard deviations on both sides of 90 % of a normal
-
 TenantKeys keys_of(const Tenancy& seen, const TenantWorld& world) {
   TenantKeys keys;
   for (const GpuInstance& instance : seen.instances)

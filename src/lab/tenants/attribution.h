@@ -17,6 +17,9 @@
 
 namespace derate {
 
+// Standard deviations on both sides of 90 % of a normal distribution.
+inline constexpr double kBand90 = 1.6449;
+
 // Error of one stretch of a run.
 struct StretchScore {
   double wrong_j = 0;  // half the sum of |estimated - true| over ticks and tenants, above base

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "attrib/least_squares.h"
+#include "attrib/fitting/least_squares.h"
 
 namespace derate {
 

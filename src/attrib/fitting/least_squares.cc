@@ -1,4 +1,4 @@
-#include "attrib/least_squares.h"
+#include "attrib/fitting/least_squares.h"
 
 #include <Eigen/Dense>
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "attrib/boosted_trees.h"
+#include "attrib/fitting/boosted_trees.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,0 +1,147 @@
+#include "lab/tenants/share_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "attrib/features.h"
+#include "attrib/process_split.h"
+#include "base/in_parallel.h"
+
+namespace derate {
+namespace {
+
+constexpr double kJudgedAfterS = 300;
+
+struct ShareAccount {
+  ShareScore score;
+  std::map<std::string, std::pair<double, double>> bill;  // estimated, true, J
+};
+
+void add_bands(const Split& split, const std::map<std::string, double>& truth, ShareScore& score) {
+  for (const TenantEnergy& one : split.tenants) {
+    const auto at = truth.find(one.key);
+    if (!one.sigma_mj || at == truth.end() || at->second <= 0) continue;
+    const double joules = static_cast<double>(one.context_mj + one.dynamic_mj) / 1000;
+    ++score.banded;
+    if (std::abs(joules - at->second) <= kBand90 * static_cast<double>(*one.sigma_mj) / 1000)
+      ++score.covered;
+  }
+}
+
+void add_tick(const AttribTick& tick, const PowerEstimate& estimate, const ShareWorld& world,
+              ShareAccount& account) {
+  const auto split = allocate_energy(tick, estimate, IdleRule::unallocated);
+  if (!split) return;
+  std::map<std::string, double> truth;
+  std::set<std::string> rest;
+  for (const ShareTruth& one : world.truth()) {
+    truth[one.key] = one.joules;
+    if (one.rests) rest.insert(one.key);
+    account.bill[one.key].second += one.joules;
+  }
+  for (const TenantEnergy& one : split->tenants) {
+    account.bill[one.key].first += static_cast<double>(one.context_mj + one.dynamic_mj) / 1000;
+    if (rest.contains(one.key))
+      account.score.to_parked_j += static_cast<double>(one.dynamic_mj) / 1000;
+  }
+  if (world.now_s() <= kJudgedAfterS) return;
+  std::vector<TenantTruth> truths;
+  for (const ShareTruth& one : world.truth())
+    truths.push_back({.key = one.key, .above_base = Joules(one.joules)});
+  account.score.ticks.add(misattributed(*split, truths));
+  add_bands(*split, truth, account.score);
+}
+
+// The driver's utilisation alone, on the base and context that ours found.
+PowerEstimate by_sm_share(const AttribTick& tick, PowerEstimate estimate) {
+  double all = 0, dynamic = 0;
+  for (const TenantTick& tenant : tick.tenants) all += clean_share(tenant.sm_utilisation);
+  for (const TenantEstimate& one : estimate.tenants) dynamic += one.dynamic.value();
+  for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
+    const double share = clean_share(tick.tenants[i].sm_utilisation);
+    estimate.tenants[i] = {.dynamic = Watts(all > 0 ? std::max(1.0, dynamic) * share / all : 0)};
+  }
+  return estimate;
+}
+
+ShareScore finished(ShareAccount account) {
+  for (const auto& [key, joules] : account.bill)
+    account.score.bill.add({std::abs(joules.first - joules.second) / 2, joules.second});
+  return account.score;
+}
+
+double mean_of(const std::vector<ShareRun>& runs, auto&& figure) {
+  double sum = 0;
+  for (const ShareRun& run : runs) sum += figure(run);
+  return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
+}
+
+double of(const StretchScore& score) { return score.share().value_or(0); }
+
+}  // namespace
+
+double ShareWorldResult::tick() const {
+  return mean_of(runs, [](const ShareRun& run) { return of(run.online.ticks); });
+}
+double ShareWorldResult::bill() const {
+  return mean_of(runs, [](const ShareRun& run) { return of(run.online.bill); });
+}
+double ShareWorldResult::tick_of_sm_share() const {
+  return mean_of(runs, [](const ShareRun& run) { return of(run.sm_share.ticks); });
+}
+double ShareWorldResult::bill_of_sm_share() const {
+  return mean_of(runs, [](const ShareRun& run) { return of(run.sm_share.bill); });
+}
+double ShareWorldResult::to_parked() const {
+  return mean_of(runs, [](const ShareRun& run) {
+    return run.online.to_parked_j / std::max(1.0, run.online.bill.true_j);
+  });
+}
+
+std::optional<double> ShareWorldResult::coverage() const {
+  std::int64_t banded = 0, covered = 0;
+  for (const ShareRun& run : runs) banded += run.online.banded, covered += run.online.covered;
+  if (banded == 0) return std::nullopt;
+  return static_cast<double>(covered) / static_cast<double>(banded);
+}
+
+double ShareWorldResult::most_above() const {
+  double out = -1;
+  for (const ShareRun& run : runs) out = std::max(out, of(run.online.bill) - of(run.sm_share.bill));
+  return out;
+}
+
+ShareRun judge_shares(const ShareWorldSpec& spec, std::uint64_t seed) {
+  ShareWorld world(spec, seed);
+  const auto method = make_process_split(world.facts());
+  ShareAccount online, sm_share;
+  while (!world.is_over()) {
+    const AttribTick tick = world.tick();
+    const PowerEstimate estimate = method->step(tick);
+    add_tick(tick, estimate, world, online);
+    add_tick(tick, by_sm_share(tick, estimate), world, sm_share);
+  }
+  return {finished(std::move(online)), finished(std::move(sm_share))};
+}
+
+Result<std::vector<ShareWorldResult>> run_share_bench(
+    const ShareBench& bench, const std::function<bool(std::size_t done)>& watch) {
+  const auto seeds = static_cast<std::size_t>(bench.seeds);
+  const auto one = [&](std::size_t at) -> Result<ShareRun> {
+    return judge_shares(bench.worlds[at / seeds], bench.first_seed + at % seeds);
+  };
+  const std::vector<ShareRun> runs =
+      TRY(in_parallel(bench.worlds.size() * seeds, bench.threads, one, watch));
+  std::vector<ShareWorldResult> out;
+  for (std::size_t at = 0; at + seeds <= runs.size(); at += seeds) {
+    const auto begin = runs.begin() + static_cast<std::ptrdiff_t>(at);
+    out.push_back(
+        {bench.worlds[at / seeds].name, {begin, begin + static_cast<std::ptrdiff_t>(seeds)}});
+  }
+  return out;
+}
+
+}  // namespace derate
