@@ -95,8 +95,8 @@ std::string notes(const Json& gpu) {
   const double lost = number_at(gpu, "lost_seconds").value_or(0);
   const double by_power = number_at(gpu, "by_power_joules").value_or(0);
   if (lost > 0)
-    out += fmt::format("the energy of {} is not known and is not in these sums\n",
-                       duration_text(from_seconds(lost)));
+    out += fmt::format("the energy of a time of {} is not known and is not in these sums\n",
+                       span_text(from_seconds(lost)));
   if (by_power > 0)
     out += fmt::format("{} of these are power readings times time: there was no counter\n",
                        energy_text(by_power));

@@ -60,8 +60,9 @@ TEST(AttributionText, WhatIsNotAsUsualIsSaid) {
   all["gpus"][0]["ended_joules"] = 20;
   all["gpus"][0]["reason"] = "the GPU is away";
   const std::string text = attribution_text(all, 120);
-  for (const char* part : {"the energy of 1:00 is not known", "1.50 kJ of these are power readings",
-                           "ended", "20.00 J", "now: the GPU is away"})
+  for (const char* part :
+       {"the energy of a time of 1 min is not known", "1.50 kJ of these are power readings",
+        "ended", "20.00 J", "now: the GPU is away"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 

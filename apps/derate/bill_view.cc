@@ -248,8 +248,8 @@ std::string bill_text(const BillAccount& account) {
     out += fmt::format("{} were split by prior: too little was seen of those tenants by then\n",
                        energy_text(joules(prior_of(bill).value_or(0))));
   if (bill.boards.lost_ms > 0)
-    out += fmt::format("the energy of {} is not known and is on no bill{}\n",
-                       duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
+    out += fmt::format("the energy of a time of {} is not known and is on no bill{}\n",
+                       span_text(std::chrono::milliseconds(bill.boards.lost_ms)),
                        losses_text(account.losses));
   if (account.broken_rows > 0)
     out += fmt::format("{} rows of the file are not what was written: a line may be wrong\n",

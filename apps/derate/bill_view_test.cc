@@ -67,8 +67,8 @@ TEST(BillText, WhatIsMissingIsSaid) {
   for (int i = 0; i < 7; ++i)
     account.losses.push_back({WallTime(1h + i * 1min), WallTime(1h + (i + 1) * 1min), 1000});
   std::string text = bill_text(account);
-  for (const char* part : {"; kept: ", "the energy of 1:30 is not known", " and 2 more",
-                           "5.00 J are power readings times time"})
+  for (const char* part : {"; kept: ", "the energy of a time of 1 min 30 s is not known",
+                           " and 2 more", "5.00 J are power readings times time"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   account.first.reset();
   account.last.reset();

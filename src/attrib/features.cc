@@ -6,8 +6,6 @@
 namespace derate {
 namespace {
 
-constexpr double kClockExponent = 2.2;
-
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
 }  // namespace

@@ -30,9 +30,10 @@ std::optional<double> board_watts(const AttribTick& tick);
 // clock / highest, at most 1; 1 where either is missing or no positive number.
 double clock_ratio(std::optional<Megahertz> clock, std::optional<Megahertz> highest);
 
-// (clock / highest)^2.2, at most 1: how much less a busy core draws at a lower clock and the lower
-// voltage that goes with it. The exponent is assumed. 1 where either clock is missing or no
-// positive number.
+inline constexpr double kClockExponent = 2.2;
+// (clock / highest)^kClockExponent, at most 1: how much less a busy core draws at a lower clock and
+// the lower voltage that goes with it. The exponent is assumed; filters learn what it is off. 1
+// where either clock is missing or no positive number.
 double core_scale(std::optional<Megahertz> clock, std::optional<Megahertz> highest);
 
 // Activity times what is held of the GPU, all but DRAM times `core_scale`.

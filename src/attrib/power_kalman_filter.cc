@@ -14,7 +14,7 @@ using Eigen::Lower;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-enum Shared : Index { kBase, kContext, kLoss, kWake, kBend, kUnits };
+enum Shared : Index { kBase, kContext, kLoss, kWake, kBend, kClock, kContextClock, kUnits };
 constexpr Index kOwn = kPowerFeatures;  // states of a tenant
 constexpr Index kShared = kUnits + Index{kPowerFeatures};
 constexpr std::size_t kDram = kPowerFeatures - 1;
@@ -23,6 +23,11 @@ using OwnCovariance = Eigen::Matrix<double, kOwn, kOwn>;
 
 constexpr double kOutlier = 1.5;    // standard deviations that count in full
 constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
+// The clock's exponent, of cores and of the context, less kClockExponent: boards showed 1.6 to 2.2
+// for work (docs/real-gpu.md), and a context alone was not measured.
+constexpr Belief kClockPrior{0, 0.4}, kContextClockPrior{-0.5, 0.7};
+constexpr double kMostClock = 1.8;
+
 // What is never seen at work is not believed to be ever wilder: age and doubt add nothing beyond
 // that, in the prior's variances.
 constexpr double kMostAged = 10;
@@ -39,6 +44,15 @@ struct TenantRegressors {
     value[count++] = regressor;
   }
 };
+
+double log_clock(const PowerKalmanFilter::Observation& scene) {
+  return std::log(std::max(1e-3, scene.core_factor)) / kClockExponent;
+}
+
+// Of the states of units, shared or a tenant's.
+bool is_core(Index state) {
+  return state >= kUnits && (state - kUnits) % kOwn != static_cast<Index>(kDram);
+}
 
 }  // namespace
 
@@ -69,7 +83,9 @@ struct PowerKalmanFilter::State {
   void doubt_own(std::size_t at, double part, const OwnCovariance& own);
   void keep_only(const Observation& scene);
   void age(double seconds);
-  double bend_regressor(const Tenant& tenant, double core_factor) const;
+  // Factor that the learned exponent, of cores or of the context, puts on core_factor.
+  double clock_factor(const Observation& scene, Shared exponent) const;
+  double bend_regressor(const Tenant& tenant, const Observation& scene) const;
   TenantRegressors regressors(const Observation& scene, std::size_t tenant) const;
   double regress(const Observation& scene);
   double variance(const TenantRegressors& of) const;
@@ -79,7 +95,8 @@ struct PowerKalmanFilter::State {
 void PowerKalmanFilter::State::begin() {
   mean = VectorXd::Zero(kShared);
   cov = MatrixXd::Zero(kShared, kShared);
-  std::vector<Belief> beliefs{prior.base, prior.context, prior.loss, prior.wake, prior.bend};
+  std::vector<Belief> beliefs{prior.base, prior.context, prior.loss,        prior.wake,
+                              prior.bend, kClockPrior,   kContextClockPrior};
   beliefs.insert(beliefs.end(), prior.units.begin(), prior.units.end());
   for (std::size_t i = 0; i < beliefs.size(); ++i) {
     const auto at = static_cast<Index>(i);
@@ -164,12 +181,18 @@ void PowerKalmanFilter::State::age(double seconds) {
   for (std::size_t at = 0; at < keys.size(); ++at) doubt_own(at, aging.tenant * seconds, own);
 }
 
-double PowerKalmanFilter::State::bend_regressor(const Tenant& tenant, double core_factor) const {
+double PowerKalmanFilter::State::clock_factor(const Observation& scene, Shared exponent) const {
+  return std::exp(mean(exponent) * log_clock(scene));
+}
+
+double PowerKalmanFilter::State::bend_regressor(const Tenant& tenant,
+                                                const Observation& scene) const {
   double sum = 0;
   for (std::size_t i = 0; i < kPowerFeatures; ++i) {
-    const double scale = i == kDram ? tenant.memory_share : tenant.share * core_factor;
+    const double scale = i == kDram ? tenant.memory_share : tenant.share * scene.core_factor;
     const double own = scale > 0 ? std::min(1.0, tenant.features[i] / scale) : 0;
-    sum += std::max(0.0, unit(i)) * tenant.features[i] * (1 - own);
+    const double clock = i == kDram ? 1 : clock_factor(scene, kClock);
+    sum += std::max(0.0, unit(i)) * clock * tenant.features[i] * (1 - own);
   }
   return sum;
 }
@@ -178,12 +201,13 @@ TenantRegressors PowerKalmanFilter::State::regressors(const Observation& scene,
                                                       std::size_t number) const {
   const Tenant& tenant = scene.tenants[number];
   TenantRegressors out;
-  out.add(kBend, bend_regressor(tenant, scene.core_factor));
+  out.add(kBend, bend_regressor(tenant, scene));
   const auto at = find(tenant.key, number);
   for (std::size_t i = 0; i < kPowerFeatures; ++i) {
     if (tenant.features[i] == 0) continue;
-    out.add(kUnits + static_cast<Index>(i), tenant.features[i]);
-    if (at) out.add(block(*at) + static_cast<Index>(i), tenant.features[i]);
+    const double feature = tenant.features[i] * (i == kDram ? 1 : clock_factor(scene, kClock));
+    out.add(kUnits + static_cast<Index>(i), feature);
+    if (at) out.add(block(*at) + static_cast<Index>(i), feature);
   }
   return out;
 }
@@ -191,15 +215,23 @@ TenantRegressors PowerKalmanFilter::State::regressors(const Observation& scene,
 // `h` of the board's power; returns the dynamic power, as far as it is linear.
 double PowerKalmanFilter::State::regress(const Observation& scene) {
   h.setZero(mean.size());
+  double cores = 0;
   for (std::size_t number = 0; number < scene.tenants.size(); ++number) {
     const TenantRegressors one = regressors(scene, number);
-    for (std::size_t i = 0; i < one.count; ++i) h(one.at[i]) += one.value[i];
+    for (std::size_t i = 0; i < one.count; ++i) {
+      h(one.at[i]) += one.value[i];
+      if (is_core(one.at[i])) cores += one.value[i] * mean(one.at[i]);
+    }
   }
   const double dynamic = std::max(0.0, h.dot(mean));
   h(kLoss) = -dynamic * dynamic / 1000;
   h(kWake) = dynamic / (dynamic + kWakeScale);
   h(kBase) = 1;
-  h(kContext) = scene.context ? scene.core_factor : 0;
+  // Under the power limit the clock is what the sum of all makes it: nothing is learned of it.
+  const double shown = scene.capped < kHardlyCapped ? log_clock(scene) : 0;
+  h(kClock) = cores * shown;
+  h(kContext) = scene.context ? scene.core_factor * clock_factor(scene, kContextClock) : 0;
+  h(kContextClock) = mean(kContext) * h(kContext) * shown;
   return dynamic;
 }
 
@@ -214,6 +246,8 @@ double PowerKalmanFilter::State::variance(const TenantRegressors& of) const {
 
 // No unit gives power back.
 void PowerKalmanFilter::State::clip() {
+  for (const Index at : {Index{kClock}, Index{kContextClock}})
+    mean(at) = std::clamp(mean(at), -kMostClock, kMostClock);
   for (const Index at : {Index{kBase}, Index{kContext}, Index{kLoss}, Index{kWake}, Index{kBend}})
     mean(at) = std::max(0.0, mean(at));
   for (Index i = 0; i < kOwn; ++i) {
@@ -302,7 +336,8 @@ double PowerKalmanFilter::off_w() const { return state_->off_w; }
 PowerKalmanFilter::Outcome PowerKalmanFilter::estimate(const Observation& scene) const {
   const State& s = *state_;
   Outcome out;
-  const double context = scene.context ? scene.core_factor : 0;
+  const double context =
+      scene.context ? scene.core_factor * s.clock_factor(scene, kContextClock) : 0;
   out.base = s.mean(kBase);
   out.base_sd = std::sqrt(std::max(0.0, s.cov(kBase, kBase)));
   out.context = s.mean(kContext) * context;

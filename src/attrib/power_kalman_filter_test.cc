@@ -16,7 +16,7 @@ namespace {
 using Observation = PowerKalmanFilter::Observation;
 using Random = std::mt19937_64;
 
-constexpr std::size_t kShared = 5 + kPowerFeatures;  // states that all tenants have in common
+constexpr std::size_t kShared = 7 + kPowerFeatures;  // states that all tenants have in common
 
 // A board as the filter believes boards to be, without loss, wake and bend.
 struct Board {
@@ -119,6 +119,38 @@ TEST(PowerKalmanFilter, WithoutTenantsItLearnsTheBase) {
   EXPECT_NEAR(filter.estimate(parked).base + filter.estimate(parked).context, 91, 0.2);
   EXPECT_NEAR(filter.estimate(parked).context, 28, 3);
   EXPECT_EQ(filter.estimate(parked).tenants[0].mean, 0);
+}
+
+// Work that draws by the clock's power of 1.4 and of 3, where the features assume 2.2; and a
+// context that the clock does not change.
+TEST(PowerKalmanFilter, TheClocksExponentIsLearned) {
+  for (const double exponent : {1.4, 3.0}) {
+    Random random(3);
+    std::uniform_real_distribution<double> any(0.5, 1);
+    PowerKalmanFilter filter = linear_filter();
+    Board board;
+    double off = 0, truth = 0;
+    for (int i = 0; i < 900; ++i) {
+      const double clock = any(random);
+      Observation scene = scene_of(2, random);
+      scene.core_factor = std::pow(clock, kClockExponent);
+      double power = board.base + board.context;
+      std::vector<double> own;
+      for (auto& one : scene.tenants) {
+        const double dram = board.units.back() * one.features.back();
+        const double cores = board.tenant(one) - dram;
+        own.push_back(cores * std::pow(clock, exponent) + dram);
+        power += own.back();
+        for (std::size_t k = 0; k + 1 < kPowerFeatures; ++k) one.features[k] *= scene.core_factor;
+      }
+      learn(filter, scene, power);
+      if (i < 600) continue;
+      const auto now = filter.estimate(scene);
+      for (std::size_t k = 0; k < 2; ++k)
+        off += std::abs(now.tenants[k].mean - own[k]), truth += own[k];
+    }
+    EXPECT_LT(off, 0.08 * truth) << exponent;
+  }
 }
 
 TEST(PowerKalmanFilter, ATenantThatLeavesIsForgotten) {

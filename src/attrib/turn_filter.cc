@@ -228,10 +228,12 @@ void TurnFilter::State::learn(const BoardTick& tick, const ShareGuess* guess,
   VectorXd h = VectorXd::Zero(mean.size());
   h(kBase) = 1;
   h(kContext) = tick.context ? seen.context_core : 0;
-  h(kContextExponent) = h(kContext) * mean(kContext) * log_clock;
+  // Under the power limit the clock is what the sum of all makes it: nothing is learned of it.
+  const double shown = tick.capped < kHardlyCapped ? log_clock : 0;
+  h(kContextExponent) = h(kContext) * mean(kContext) * shown;
   h(kTurning) = -turns * undisturbed;
   h.tail(count) = scale * kept * parts;
-  h(kExponent) = kept * undisturbed * log_clock;
+  h(kExponent) = kept * undisturbed * shown;
   const double idle_w = mean(kBase) + mean(kContext) * h(kContext);
   const double dynamic = std::max(kept * undisturbed, tick.board_w.value_or(0) - idle_w);
   slope = scale * kept * mean.tail(count);

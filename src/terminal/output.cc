@@ -176,6 +176,27 @@ std::string csv_cell(const std::string& text) {
   return out + '"';
 }
 
+std::string span_text(Duration time) {
+  const double s = seconds(time);
+  if (s < 60) return fmt::format("{:.1f} s", s);
+  struct Unit {
+    long seconds;
+    const char* name;
+  };
+  constexpr Unit kUnits[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+  std::string out;
+  long left = std::lround(s);
+  for (std::size_t i = 0; i < std::size(kUnits); ++i) {
+    if (left < kUnits[i].seconds) continue;
+    out = fmt::format("{} {}", left / kUnits[i].seconds, kUnits[i].name);
+    left %= kUnits[i].seconds;
+    if (i + 1 < std::size(kUnits) && left >= kUnits[i + 1].seconds)
+      out += fmt::format(" {} {}", left / kUnits[i + 1].seconds, kUnits[i + 1].name);
+    break;
+  }
+  return out;
+}
+
 std::string duration_text(Duration time) {
   const double s = seconds(time);
   if (s < 60) return fmt::format("{:.1f} s", s);

@@ -60,6 +60,8 @@ class Table {
 std::string percent_text(double share, int digits = 1);         // "7.2 %"
 std::string signed_percent_text(double share, int digits = 1);  // "+34.5 %"
 std::string duration_text(Duration time);                       // "1:02:03", "12.3 s"
+// Two units at most, which no reader takes for a time of day: "1 min 30 s", "2 h", "3 d 4 h".
+std::string span_text(Duration time);
 // "10.0 % GeMM": a loss and the application that has it; the application of a loss only.
 std::string worst_text(double loss, const std::string& app);
 

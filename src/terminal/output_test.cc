@@ -16,6 +16,18 @@
 namespace derate {
 namespace {
 
+TEST(SpanText, NamesItsUnits) {
+  const std::pair<double, const char*> spans[] = {{1.5, "1.5 s"},
+                                                  {90, "1 min 30 s"},
+                                                  {60, "1 min"},
+                                                  {59.97, "60.0 s"},
+                                                  {7200, "2 h"},
+                                                  {3600 * 5 + 65, "5 h 1 min"},
+                                                  {86400 * 3 + 3600 * 4, "3 d 4 h"},
+                                                  {86400 + 59, "1 d"}};
+  for (const auto& [seconds, text] : spans) EXPECT_EQ(span_text(from_seconds(seconds)), text);
+}
+
 TEST(PercentText, WhatRoundsToZeroHasNoSign) {
   EXPECT_EQ(percent_text(-0.0004), "0.0 %");
   EXPECT_EQ(percent_text(-0.0006), "-0.1 %");

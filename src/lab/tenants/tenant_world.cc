@@ -126,6 +126,20 @@ constexpr TenantScenario kScenarios[] = {
      .pause_s = 60,
      .hides = 0.05,
      .stress = true},
+    {.name = "U1",
+     .summary = "the clock is 0.5 to 1 of the highest, another each 5 to 30 s",
+     .clock = {0.5, 1},
+     .stress = true},
+    {.name = "U2",
+     .summary = "as U1, and cores draw by its power of 1.5",
+     .clock = {0.5, 1},
+     .core_exponent = 1.5,
+     .stress = true},
+    {.name = "U3",
+     .summary = "as U1, and cores draw by its power of 3",
+     .clock = {0.5, 1},
+     .core_exponent = 3,
+     .stress = true},
     {.name = "S", .summary = "as A, with a sensor that sees all", .part_time_sensor = false},
     {.name = "T",
      .summary = "twins, a parked context and an empty instance",
@@ -298,7 +312,8 @@ Phase unit_phase(const UnitWork& work, const SimChip& chip, double intensity, do
     const Megahertz clock = chip.sm_clocks[i];
     const OperatingPoint& base = work.workload->phases[0].points[i];
     const double voltage = chip.voltage.at(clock) / top_voltage;
-    const double core = voltage * voltage * clock.value() / top;
+    const double core = work.core_exponent ? std::pow(clock.value() / top, *work.core_exponent)
+                                           : voltage * voltage * clock.value() / top;
     OperatingPoint point;
     point.rate = 1;
     point.activity = scaled(base.activity, intensity);
@@ -335,6 +350,7 @@ Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
   std::mt19937_64 random(seed * 7919 + 17);
   hidden_ = hidden_watts_of(workloads_, scenario_);
   length_ = length;
+  clocks_.seed(seed * 6700417 + 5);
   draw_unit_watts(random, scenario_, watts_);
 
   SimOptions options;
@@ -432,7 +448,8 @@ Workload TenantWorld::make_work(const Slot& slot, const Job& job) const {
                        .hidden = hidden_[job.workload],
                        .gain = job.gain,
                        .saturation = scenario_.saturation,
-                       .watts = watts_};
+                       .watts = watts_,
+                       .core_exponent = scenario_.core_exponent};
   Workload out{.name = units.workload->name, .chip = chip_.name};
   for (const Stretch& stretch : job.load         ? stretches_of(*job.load, job.turns, job.pattern)
                                 : scenario_.fast ? near_the_sensors_rhythm(job.pattern)
@@ -491,6 +508,7 @@ void TenantWorld::follow_plan(Slot& slot) {
 Result<Tenancy> TenantWorld::tick() {
   for (Slot& slot : slots_) follow_plan(slot);
   if (scenario_.hides < 1) hide_counters();
+  if (scenario_.clock[0] < 1) hold_clock();
   if (now_ >= length_ / 2) gpu_->set_board_extra(Watts(scenario_.base_step_watts));
   if (now_ == Duration::zero()) (void)device_->tenancy();  // its time begins here
   readings_.clear();
@@ -506,6 +524,14 @@ Result<Tenancy> TenantWorld::tick() {
   auto seen = device_->tenancy();
   if (seen.ok()) record_truth();
   return seen;
+}
+
+void TenantWorld::hold_clock() {
+  if (now_ < clock_until_) return;
+  const double part = uniform(clocks_, scenario_.clock[0], scenario_.clock[1]);
+  clock_until_ = now_ + from_seconds(std::floor(uniform(clocks_, 5, 31)));
+  gpu_->hold(Megahertz(part * chip_.sm_clocks.back().value()),
+             clock_.now() + (clock_until_ - now_));
 }
 
 void TenantWorld::hide_counters() {

@@ -69,6 +69,10 @@ struct TenantScenario {
   bool fast = false;              // work comes and goes in nearly the sensor's rhythm
   // The first tenant shows that part of its counters while any other works.
   double hides = 1;
+  // The clock is held, in parts of the highest, another each 5 to 30 s; cores draw by its power of
+  // that (empty: as the chip's voltage has it).
+  double clock[2] = {1, 1};
+  std::optional<double> core_exponent = {};
   // Processes without MIG of which each does as told, and a driver that counts as a real one
   // (SensorSpec::process_sample).
   std::span<const ProcessLoad> loads = {};
@@ -102,6 +106,7 @@ struct UnitWork {
   double gain = 1;    // of operand data
   double saturation = 0;
   UnitWatts watts;
+  std::optional<double> core_exponent = {};  // TenantScenario
 };
 // One stretch of it at that part of its intensity, on `share` of the multiprocessors and
 // `memory_share` of the memory. Its power is what SimGpu expects: of the whole GPU.
@@ -164,6 +169,7 @@ class TenantWorld {
   void end(Slot& slot);
   void follow_plan(Slot& slot);
   void hide_counters();
+  void hold_clock();
   void record_truth();
   std::string key_of_slot(std::size_t at) const;
 
@@ -179,6 +185,8 @@ class TenantWorld {
   std::vector<TenantTruth> truth_;
   std::vector<Sample> readings_;
   Duration now_{}, length_{};
+  std::mt19937_64 clocks_;
+  Duration clock_until_{};
 };
 
 }  // namespace derate
