@@ -146,9 +146,11 @@ std::string group_name(const Json& tenant) {
 // What its share is known from. A mark: more prior than measurement.
 std::string source_text(const Json& tenant) {
   const std::string signal = text_at(tenant, "signal");
+  const bool idle = number_at(tenant, "dynamic_watts") == 0;
   const std::string name = signal == "instance_activity"     ? "GPM"
-                           : signal == "process_utilisation" ? "time"
-                                                             : "held";
+                           : signal != "process_utilisation" ? "held"
+                           : idle                            ? "idle"
+                                                             : "time";
   return name + (mostly_prior(tenant) ? "*" : "");
 }
 

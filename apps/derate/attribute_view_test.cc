@@ -53,6 +53,19 @@ TEST(AttributionText, WhatIsMostlyPriorIsMarkedAndExplained) {
   EXPECT_TRUE(has(text, "* estimated from prior"));
 }
 
+// A context without samples: it bears its part of the context, and nothing of the work.
+TEST(AttributionText, AProcessWithoutSamplesIsIdle) {
+  Json parked = tenant("parked", 9, 8);
+  parked["dynamic_watts"] = 0.0;
+  const std::string text = attribution_text(document({tenant("train", 8, 250), parked}), 120);
+  const auto line_of = [&](const char* name) {
+    const std::size_t at = text.find(name);
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_TRUE(has(line_of("train (8)"), "time")) << text;
+  EXPECT_TRUE(has(line_of("parked (9)"), "idle")) << text;
+}
+
 TEST(AttributionText, WhatIsNotAsUsualIsSaid) {
   Json all = document(Json::array());
   all["gpus"][0]["lost_seconds"] = 60;

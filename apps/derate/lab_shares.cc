@@ -13,7 +13,7 @@
 namespace derate::cli {
 namespace {
 
-// The bars (docs/attribute-results.md), as shares: how far a world's mean bill may be above
+// The bars, as shares: how far a world's mean bill may be above
 // sm-share's, how many single runs may be that far above; ticks and bills in the mean of all
 // worlds; bands.
 constexpr double kMostAbove = 0.02, kMostRunsAbove = 0.05;

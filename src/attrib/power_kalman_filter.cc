@@ -23,8 +23,8 @@ using OwnCovariance = Eigen::Matrix<double, kOwn, kOwn>;
 
 constexpr double kOutlier = 1.5;    // standard deviations that count in full
 constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
-// The clock's exponent, of cores and of the context, less kClockExponent: boards showed 1.6 to 2.2
-// for work (docs/real-gpu.md), and a context alone was not measured.
+// The clock's exponent, of cores and of the context, less kClockExponent: assumed as wide, since
+// recorded boards showed 1.6 to 2.2 for work; a context alone was not measured.
 constexpr Belief kClockPrior{0, 0.4}, kContextClockPrior{-0.5, 0.7};
 constexpr double kMostClock = 1.8;
 
@@ -174,6 +174,8 @@ void PowerKalmanFilter::State::age(double seconds) {
     add(at, part * sd * sd * seconds, sd);
   };
   add_part(kContext, aging.context, prior.context.sd);
+  add_part(kClock, aging.units, kClockPrior.sd);
+  add_part(kContextClock, aging.units, kContextClockPrior.sd);
   for (std::size_t i = 0; i < kPowerFeatures; ++i)
     add_part(kUnits + static_cast<Index>(i), aging.units, prior.units[i].sd);
   if (keys.empty()) return;
@@ -309,7 +311,10 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
   s.cov_h.noalias() = s.cov.selfadjointView<Lower>() * h;
   const double known2 = std::max(0.0, h.dot(s.cov_h));
   const double all2 = known2 + noise2;
-  const double off = board_w - h.dot(s.mean);
+  // The exponents' regressors are derivatives: their effect is in the others already.
+  const double counted_twice =
+      h(kClock) * s.mean(kClock) + h(kContextClock) * s.mean(kContextClock);
+  const double off = board_w - h.dot(s.mean) + counted_twice;
   const double sds = std::abs(off) / std::sqrt(all2);
   const double shrink = sds > kOutlier ? kOutlier / sds : 1;
 
@@ -350,7 +355,11 @@ PowerKalmanFilter::Outcome PowerKalmanFilter::estimate(const Observation& scene)
     TenantWatts watts;
     for (std::size_t i = 0; i < h.count; ++i) watts.mean += h.value[i] * s.mean(h.at[i]);
     watts.mean = std::max(0.0, watts.mean);
-    watts.sd = std::sqrt(s.variance(h));
+    double cores = 0;
+    for (std::size_t i = 0; i < h.count; ++i)
+      if (is_core(h.at[i])) cores += h.value[i] * s.mean(h.at[i]);
+    const double by_clock = cores * log_clock(scene) * std::sqrt(s.cov(kClock, kClock));
+    watts.sd = std::hypot(std::sqrt(s.variance(h)), by_clock);
     watts.bent = std::abs(h.value[0] * s.mean(kBend));
     sum += watts.mean;
     double prior2 = 0, by_gain = 0;

@@ -132,6 +132,13 @@ void ProcessSplit::learn_work(const ShareBelief& belief) {
 }
 
 PowerEstimate ProcessSplit::step(const AttribTick& tick) {
+  // Nothing is learned of who works from a tick whose samples are missing.
+  if (tick.unsampled) {
+    const Mixture mixture = mix({.context = true});
+    return {.base = Watts(mixture.base),
+            .context = Watts(mixture.context),
+            .tenants = std::vector<TenantEstimate>(tick.tenants.size())};
+  }
   const ShareBelief belief = shares_.look(tick);
   follow(tick, belief);
   const BoardTick seen = look(tick, belief);
@@ -154,7 +161,7 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
     const double weight = weights_[j], held = seen.context ? now.context_core : 0;
     out.base += weight * one.base();
     out.context += weight * one.context() * held;
-    out.context_sd += weight * one.context_sd() * held;
+    out.context_sd += weight * one.context_sd() * held;  // with what the clock does to it
     out.noise += weight * now.noise_w;
     // Who ran is not known to the second: what that explains is explained.
     if (seen.board_w) {
@@ -166,7 +173,8 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
       const double own = scale * now.parts[k] * one.watts(k);
       Mixture::Process& sum = out.processes[k];
       sum.mean += weight * own;
-      sum.square += weight * (own * own + std::pow(scale * now.parts[k], 2) * one.variance(k) +
+      sum.square += weight * (own * own * (1 + now.core_sd * now.core_sd) +
+                              std::pow(scale * now.parts[k], 2) * one.variance(k) +
                               std::pow(now.slope[k], 2) * now.parts_variance[k]);
       sum.prior += weight * one.variance(k) / one.prior_variance();
       sum.part += weight * now.parts[k];

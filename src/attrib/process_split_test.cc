@@ -181,6 +181,27 @@ TEST(ProcessSplit, ASuccessorIsNotItsPredecessor) {
   EXPECT_NEAR(after.tenants[0].dynamic.value(), 100, 15);
 }
 
+// The driver names nobody, or another PID: that says nothing of who works.
+TEST(ProcessSplit, TicksWithoutSamplesTeachNothing) {
+  const auto estimate_after = [](int unsampled) {
+    Seconds world{.watts = {400, 200}};
+    const auto method = make_process_split(kHopper);
+    const auto shares = [](int i) {
+      return i % 20 < 10 ? std::vector<double>{1, 0} : std::vector<double>{0, 1};
+    };
+    for (int i = 0; i < 100; ++i) method->step(world.tick(shares(i)));
+    for (int i = 0; i < unsampled; ++i) {
+      AttribTick tick = world.tick({1, 0});
+      tick.unsampled = true;
+      tick.energy_mj.reset();
+      EXPECT_EQ(method->step(tick).tenants.size(), 2u);
+    }
+    world.random.seed(9);
+    return method->step(world.tick({0.5, 0.5})).tenants[0].dynamic.value();
+  };
+  EXPECT_EQ(estimate_after(0), estimate_after(30));
+}
+
 // Under the power limit the sum says little of who draws it: watts that were learned stay.
 TEST(ProcessSplit, ThePowerLimitTeachesLittle) {
   Seconds world{.watts = {400, 200}};

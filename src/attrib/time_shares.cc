@@ -99,10 +99,13 @@ void TimeShares::follow(const AttribTick& tick, ShareBelief& belief) {
     stayed += at != known.end() ? 1 : 0;
     now.push_back(at != known.end() ? std::move(*at->second) : Process{.key = tenant.key});
     now.back().reading = reading;
-    now.back().sampled_ago_s = reading > 0 ? 0 : now.back().sampled_ago_s + seconds_;
     busy += reading;
     belief.tenants.push_back(i);
   }
+  // While the GPU is idle nobody is forgotten.
+  for (Process& process : now)
+    process.sampled_ago_s =
+        process.reading > 0 ? 0 : process.sampled_ago_s + (busy > 0 ? seconds_ : 0);
   const bool same = stayed == processes_.size() && stayed == now.size();
   for (Scores* scores : {&evidence_, &equal_evidence_, &power_evidence_})
     for (double& score : *scores) score *= same ? 1 : kOthersCount;
@@ -114,20 +117,27 @@ void TimeShares::follow(const AttribTick& tick, ShareBelief& belief) {
 }
 
 // Of more than kMost processes, those that had no sample for the longest time.
-void TimeShares::leave_out(std::vector<Process>& now, std::vector<std::size_t>& places) const {
+// Of those that had one at the same time, others in each tick.
+void TimeShares::leave_out(std::vector<Process>& now, std::vector<std::size_t>& places) {
   if (now.size() <= kMost) return;
   std::vector<double> ago;
   for (const Process& process : now) ago.push_back(process.sampled_ago_s);
-  std::nth_element(ago.begin(), ago.begin() + kMost - 1, ago.end());
-  const double most = ago[kMost - 1];
+  std::vector<double> sorted = ago;
+  std::nth_element(sorted.begin(), sorted.begin() + kMost - 1, sorted.end());
+  const double most = sorted[kMost - 1];
   auto room = static_cast<std::ptrdiff_t>(kMost) -
               std::count_if(now.begin(), now.end(),
                             [&](const Process& process) { return process.sampled_ago_s < most; });
   std::vector<Process> kept;
   std::vector<std::size_t> their_places;
+  std::vector<bool> stays(now.size());
+  ++turn_;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    const std::size_t k = (i + turn_ * kMost) % now.size();
+    stays[k] = ago[k] < most || (ago[k] == most && room-- > 0);
+  }
   for (std::size_t k = 0; k < now.size(); ++k) {
-    if (now[k].sampled_ago_s > most) continue;
-    if (now[k].sampled_ago_s == most && room-- <= 0) continue;
+    if (!stays[k]) continue;
     kept.push_back(std::move(now[k]));
     their_places.push_back(places[k]);
   }
@@ -136,20 +146,24 @@ void TimeShares::leave_out(std::vector<Process>& now, std::vector<std::size_t>& 
 }
 
 void TimeShares::count_samples(double busy) {
+  double kept = 0;  // without those that were left out
+  for (const Process& process : processes_) kept += process.reading;
   if (saturated_) {
     std::vector<double> parts;
-    for (const Process& process : processes_) parts.push_back(process.reading / busy);
+    for (const Process& process : processes_) parts.push_back(process.reading / kept);
     rate_.add(parts, seconds_);
   }
   const double all = seconds_ * rate_.per_second();
   samples_ = all * std::min(1.0, busy / kBusyEnough);
   samples_of_all_ = all * std::min(1.0, busy / kBusyAtAll);
   for (Process& process : processes_)
-    process.samples = busy > 0 ? process.reading / busy * samples_ : 0;
+    process.samples = kept > 0 ? process.reading / kept * samples_ : 0;
 }
 
-// Whether readings can be samples: how far they are from whole ones, and how much they change.
+// Whether readings can be samples: how far they are from whole ones, and how much they change. Of a
+// GPU that is idle for half of the time their number is not known.
 void TimeShares::compare_readings() {
+  if (samples_ < seconds_ * rate_.per_second()) return;
   const double keep = std::exp(-seconds_ / kReadingsS);
   double distance = 0;
   change2_ *= keep, chance2_ *= keep;
@@ -319,8 +333,8 @@ void TimeShares::remember(const std::vector<ShareGuess>& guesses) {
   }
 }
 
-// If the samples keep step with turns, one process has many in a row, and no second distinguishes
-// it from one that has the GPU alone; only power does, if their watts differ.
+// If the driver samples in the rhythm of turns, one process has many samples in a row, and no
+// second distinguishes it from one that has the GPU alone; only power does, if their watts differ.
 void TimeShares::doubt_samples(ShareBelief& belief) const {
   if (!saturated_) return;
   const auto is_there = [](const Process& process) {
@@ -339,13 +353,16 @@ void TimeShares::doubt_samples(ShareBelief& belief) const {
 ShareBelief TimeShares::look(const AttribTick& tick) {
   ShareBelief out;
   follow(tick, out);
-  if (samples_ <= 0) return out;
+  for (Process& process : processes_) process.work.go_on(seconds_);
+  if (samples_ <= 0) {
+    for (Process& process : processes_) process.work.miss(0);
+    return out;
+  }
   compare_readings();
   if (exact()) {
     out.guesses.push_back(as_read());
     return out;
   }
-  for (Process& process : processes_) process.work.go_on(seconds_);
   judge_models();
   const Scores weights = this->weights();
   judge_work(weights);

@@ -31,14 +31,15 @@ struct WorkDoubt {
 };
 
 struct ShareBelief {
-  // The processes that worked of late: their places in the tick. All others did nothing.
+  // The processes that worked of late: their places in the tick. No other did anything, or there is
+  // no room for it (TimeShares::kMost).
   std::vector<std::size_t> tenants;
   double busy = 0;  // of the tick's time, 0..1
   // One by each of share_models(); one alone where readings are exact; none while nothing works.
   std::vector<ShareGuess> guesses;
   std::vector<WorkDoubt> doubts;
-  // The probability that they had equal parts nevertheless, as the samples may keep step with their
-  // turns, and those parts; empty where the samples exclude it.
+  // The probability that they had equal parts nevertheless, as the driver may sample in the rhythm
+  // of their turns, and those parts; empty where the samples exclude it.
   double equal_doubt = 0;
   std::vector<double> equal_parts;
 };
@@ -88,7 +89,7 @@ class TimeShares {
   using Scores = std::array<double, kShareModels>;
 
   void follow(const AttribTick& tick, ShareBelief& belief);
-  void leave_out(std::vector<Process>& now, std::vector<std::size_t>& places) const;
+  void leave_out(std::vector<Process>& now, std::vector<std::size_t>& places);
   void count_samples(double busy);
   void compare_readings();
   bool exact() const;
@@ -110,6 +111,7 @@ class TimeShares {
 
   SampleRate rate_;
   std::vector<Process> processes_;
+  std::size_t turn_ = 0;  // of those for which there is no room
   double seconds_ = 0;
   // Samples of this tick: as far as they tell parts, and as far as they tell who works.
   double samples_ = 0, samples_of_all_ = 0;

@@ -155,6 +155,29 @@ TEST(TimeShares, ManyProcessesHaveTheirParts) {
   EXPECT_NEAR(first_half / all, 0.5, 0.03);
 }
 
+// If all have samples in each tick, others are left out in each.
+TEST(TimeShares, MoreWithSamplesThanThereIsRoomTakeTurns) {
+  constexpr std::size_t kCount = 100;
+  TimeShares shares;
+  std::vector<double> sums(kCount, 0);
+  for (int i = 0; i < 200; ++i) {
+    const ShareBelief now = shares.look(tick_of(std::vector<std::optional<double>>(kCount, 0.01)));
+    const std::vector<double> mean = mean_parts(now);
+    EXPECT_NEAR(std::accumulate(mean.begin(), mean.end(), 0.0), 1, 1e-6);
+    for (std::size_t k = 0; k < mean.size(); ++k) sums[now.tenants[k]] += mean[k];
+  }
+  for (const double sum : sums) EXPECT_NEAR(sum, 2, 0.5);
+}
+
+TEST(TimeShares, AnIdleGpuForgetsNobody) {
+  TimeShares shares;
+  shares.look(tick_of({0.4, 0.6}));
+  for (int i = 0; i < 600; ++i) shares.look(tick_of({0.0, 0.0}));
+  const ShareBelief now = shares.look(tick_of({0.0, 1.0}));
+  EXPECT_EQ(now.tenants.size(), 2u);
+  EXPECT_LT(mean_parts(now)[0], 0.1);
+}
+
 TEST(TimeShares, WhoHoldsAContextAndDoesNothingHasNoTime) {
   std::mt19937_64 random(7);
   TimeShares shares;

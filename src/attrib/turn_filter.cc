@@ -13,8 +13,9 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-// Of the time of two processes that take equal turns, what goes in taking them: twice the 0.065 to
-// 0.086 of four pairs on an H200 in what t is then, a half. The sd leaves room for MPS.
+// Of the power, what goes in taking turns, by t: two processes that took equal turns on an H200
+// drew 0.065 to 0.086 less than alone in time, with t = 0.5. The sd leaves room for that and for
+// MPS.
 constexpr Belief kTurningPrior{0.06, 0.1};
 constexpr double kLeastTurning = -0.8, kMostTurning = 0.3;
 
@@ -178,6 +179,9 @@ void TurnFilter::State::age(double seconds) {
   const double exponent2 = kExponentPrior.sd * kExponentPrior.sd;
   if (cov(kExponent, kExponent) < exponent2)
     cov(kExponent, kExponent) += kExponentAging * seconds * exponent2;
+  const double of_context2 = kContextExponentPrior.sd * kContextExponentPrior.sd;
+  if (cov(kContextExponent, kContextExponent) < of_context2)
+    cov(kContextExponent, kContextExponent) += kExponentAging * seconds * of_context2;
   const double part = std::min(kMostAging, kOwnAging * (1 + kWrongAges * std::max(0.0, off2 - 1)));
   if (cov(kCommon, kCommon) < common_variance())
     cov(kCommon, kCommon) += kOwnAging * seconds * common_variance();
@@ -221,6 +225,7 @@ void TurnFilter::State::learn(const BoardTick& tick, const ShareGuess* guess,
 
   const double log_clock = std::log(std::clamp(tick.clock, 0.05, 1.0));
   seen.core = std::exp(mean(kExponent) * log_clock);
+  seen.core_sd = std::abs(log_clock) * std::sqrt(std::max(0.0, cov(kExponent, kExponent)));
   seen.context_core = std::exp(mean(kContextExponent) * log_clock);
   const double turns = guess ? 1 - parts.squaredNorm() : 0, scale = seen.core * tick.busy;
   const double undisturbed = scale * parts.dot(mean.tail(count));

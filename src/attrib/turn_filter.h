@@ -1,11 +1,11 @@
 // Filter of the watts that each process draws while it has the GPU, learned from the board's power
 // for one model of how the processes share it.
 //
-//   P = base + c context + c (1 - turning t) sum_k s_k w_k + noise
+//   P = base + r^x context + r^e (1 - turning t) sum_k s_k w_k + noise
 //
-// s are shares of the tick's time, w watts of a process while it has the GPU, c the clock's factor
-// (core_scale), t = 1 - sum_k q_k^2 of their parts q of the busy time: how much they take turns. A
-// straight line, for at each moment one of them draws its own. `turning` is what goes in taking
+// s are shares of the tick's time, w watts of a process while it has the GPU, r the clock in parts
+// of the highest, t = 1 - sum_k q_k^2 of their parts q of the busy time: how much they take turns.
+// A straight line, for at each moment one of them draws its own. `turning` is what goes in taking
 // turns; below 0, they run at the same time.
 #pragma once
 
@@ -55,6 +55,7 @@ class TurnFilter {
     double kept = 1;          // of the busy time, what is left of it for work
     // Factors that the clock puts on the watts of work, and of a context.
     double core = 1, context_core = 1;
+    double core_sd = 0;  // of `core`, of itself
 
     double all2() const { return watts2 + noise2 + parts2 + doubts2; }
   };

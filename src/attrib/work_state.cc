@@ -8,11 +8,11 @@ namespace {
 
 // Gamma priors of both rates: so many changes in so many seconds.
 constexpr double kWakes = 0.5, kPauses = 1, kSeenS = 60;
-constexpr double kRested = 0.5;  // a process less likely at work than that rests    // a sample of
-                                 // a process less likely at work than that woke it
+// A process less likely at work than that rests.
+constexpr double kRested = 0.5;
 constexpr double kLeast = 1e-6;  // of the probability: no odds are beyond that
-constexpr double kMostOdds = 0.3;  // by which one tick's power may speak for work
-constexpr double kMostOddsAgainst = 6;
+// By which one tick's power may speak for work, and against it, in nats.
+constexpr double kMostOdds = 0.3, kMostOddsAgainst = 6;
 
 double within(double works) { return std::clamp(works, kLeast, 1 - kLeast); }
 
@@ -27,19 +27,27 @@ void WorkState::go_on(double seconds) {
 }
 
 void WorkState::meet() {
-  if (works_ < kRested) ++wakes_;
+  if (rests_) ++wakes_;
+  rests_ = false;
   works_ = 1;
 }
 
 void WorkState::miss(double likelihood) {
-  const double before = works_, odds = within(works_) * std::max(kLeast, likelihood);
+  const double odds = within(works_) * std::max(kLeast, likelihood);
   works_ = within(odds / (odds + 1 - within(works_)));
-  if (before >= kRested && works_ < kRested) ++pauses_;
+  count_pause();
 }
 
 void WorkState::learn(double log_odds) {
   const double odds = std::exp(std::clamp(log_odds, -kMostOddsAgainst, kMostOdds));
   works_ = within(works_ * odds / (works_ * odds + 1 - works_));
+  count_pause();
+}
+
+void WorkState::count_pause() {
+  if (rests_ || works_ >= kRested) return;
+  rests_ = true;
+  ++pauses_;
 }
 
 }  // namespace derate

@@ -25,7 +25,6 @@ ShareWorld::ShareWorld(ShareWorldSpec spec, std::uint64_t seed)
   for (std::size_t k = 0; k < states_.size(); ++k) {
     State& state = states_[k];
     state.begins_s = spec_.processes[k].begins_s, state.ends_s = spec_.processes[k].ends_s;
-    state.phase = std::uniform_real_distribution<double>(0, 1)(random_);
     state.wander = spec_.processes[k].wander_sd * std::normal_distribution<double>()(random_);
   }
 }
@@ -55,7 +54,7 @@ void ShareWorld::live(std::size_t process) {
     state = {.here = true,
              .life = state.life + 1,
              .wander = state.wander,
-             .phase = state.phase,
+
              .sampled_s = state.sampled_s,
              .credited_s = 0,
              .joules = 0,
@@ -99,7 +98,7 @@ bool ShareWorld::wants(std::size_t process) {
   if (now_s_ < state.gap_until_s) return false;
   const double cycle = uniform(kCycleS);
   state.left_s = is.demand * cycle * uniform(kBurst);
-  state.phase = (1 - is.demand) * cycle;  // of the pause that follows
+  state.gap_s = (1 - is.demand) * cycle;  // of the pause that follows
   return true;
 }
 
@@ -132,7 +131,7 @@ void ShareWorld::step() {
     state.worked_at_s = now_s_;
     if (is.demand < 1 && spec_.turn_s <= 0) {
       state.left_s -= part * kStepS;
-      if (state.left_s <= 0) state.gap_until_s = now_s_ + state.phase;
+      if (state.left_s <= 0) state.gap_until_s = now_s_ + state.gap_s;
     }
   }
   late_.push_back(spec_.base_w + context_w + dynamic_w);

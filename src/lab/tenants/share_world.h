@@ -74,7 +74,7 @@ class ShareWorld {
     int life = 0;
     double until_s = 0;                  // of being on, or off
     double left_s = 0, gap_until_s = 0;  // of a burst
-    double wander = 0, factor = 1, factor_until_s = 0, phase = 0;
+    double wander = 0, factor = 1, factor_until_s = 0, gap_s = 0;
     double sampled_s = 0, credited_s = 0, joules = 0, worked_at_s = -1e9;
     double ends_s = 0, begins_s = 0;
   };
