@@ -19,7 +19,7 @@ BUILD = Path()
 def judged(name, method):
     """The points of the energy that the method gives to the wrong process."""
     with tempfile.TemporaryDirectory() as folder, tarfile.open(RECORDINGS / f"{name}.tgz") as file:
-        file.extractall(folder, filter="data")
+        file.extractall(folder)
         (inside,) = Path(folder).iterdir()
         text = subprocess.run(
             [REPO / "scripts/attribution-pairs", "judge-phases", inside, "--methods", method,
