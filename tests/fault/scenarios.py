@@ -1117,19 +1117,19 @@ NOTHING = "nobody: nothing was written"
      outcome="no journal, no writes, reported; governed once there is room; given back at the end")
 def _(house):
     house.state_dir.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", house.state_dir],
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", house.state_dir],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise Skip("no tmpfs may be mounted here: " + done.stderr.strip())
     ballast = house.state_dir / "ballast"
     try:
-        ballast.write_bytes(bytes(1 << 20))
+        ballast.write_bytes(bytes(8 << 20))
     except OSError:
         pass  # as full as it gets
     house.writes_found = house.writes(GOVERNED)
     daemon = house.daemon()
     refuse_to_write(house, daemon, "No space left")
-    ballast.unlink()
+    ballast.unlink()  # room for the databases and for the audit log
     house.until(lambda: house.locked(GOVERNED), 20, "GPU 0 is governed once there is room")
     return stop(house, daemon)
 
