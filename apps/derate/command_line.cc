@@ -889,6 +889,16 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   end_verb(log, log_options, {"derate lab log dvfs_Assure_p90.out"});
 }
 
+// The options of a bench of simulated runs: how many, of which seeds, and how many at a time.
+template <class Options>
+void add_seeded_runs(CLI::App& verb, Options& options, const char* of_what) {
+  verb.add_option("--seeds", options.seeds, fmt::format("Runs of each {}", of_what))
+      ->check(CLI::Range(1, 1000));
+  verb.add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
+  add_value(verb, "-j,--jobs", "THREADS", options.threads, "Runs at a time; default: one a core")
+      ->check(CLI::Range(1u, 1024u));
+}
+
 void add_lab_attribution(CommandLine& line, CLI::App& lab) {
   std::string scenarios;
   for (const TenantScenario& scenario : tenant_scenarios())
@@ -903,12 +913,9 @@ void add_lab_attribution(CommandLine& line, CLI::App& lab) {
                   "Only these, as the tables name them, or with and without what is in brackets; "
                   "default: all")
       ->delimiter(',');
-  verb.add_option("--seeds", options.seeds, "Runs of each scenario")->check(CLI::Range(1, 1000));
-  verb.add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
+  add_seeded_runs(verb, options, "scenario");
   verb.add_option("--minutes", options.minutes, "Length of a run, simulated")
       ->check(CLI::Range(6, 1440));
-  add_value(verb, "-j,--jobs", "THREADS", options.threads, "Runs at a time; default: one a core")
-      ->check(CLI::Range(1u, 1024u));
   end_verb(verb, options,
            {"derate lab attribution", "derate lab attribution --scenario A,B --seeds 2",
             "derate lab attribution --method online,equal --json"},
@@ -924,10 +931,7 @@ void add_lab_shares(CommandLine& line, CLI::App& lab) {
   verb.add_flag("--list", options.list, "Print the names of the worlds");
   verb.add_option("--drawn", options.drawn, "So many worlds are drawn by the first seed")
       ->check(CLI::Range(0, 1000));
-  verb.add_option("--seeds", options.seeds, "Runs of each world")->check(CLI::Range(1, 1000));
-  verb.add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
-  add_value(verb, "-j,--jobs", "THREADS", options.threads, "Runs at a time; default: one a core")
-      ->check(CLI::Range(1u, 1024u));
+  add_seeded_runs(verb, options, "world");
   end_verb(verb, options,
            {"derate lab shares", "derate lab shares --world parked,light --seeds 2",
             "derate lab shares --drawn 100 --first-seed 9 --json"},

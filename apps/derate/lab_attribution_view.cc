@@ -8,14 +8,14 @@
 #include "terminal/output.h"
 
 namespace derate::cli {
-namespace {
 
-// --- text ----------------------------------------------------------------------------------------
-
-// The heading has the sign.
 std::string bare_share_text(std::optional<double> share) {
   return share ? fmt::format("{:.1f}", *share * 100) : "-";
 }
+
+namespace {
+
+// --- text ----------------------------------------------------------------------------------------
 
 std::string bare_watts_text(std::optional<double> watts) {
   return watts ? fmt::format("{:.1f}", *watts) : "-";

@@ -15,4 +15,7 @@ std::string attribution_text(const AttributionBench& bench,
 nlohmann::ordered_json attribution_json(const AttributionBench& bench,
                                         const std::vector<ScenarioResult>& results);
 
+// "7.5", whose heading has the sign; a dash where there is none.
+std::string bare_share_text(std::optional<double> share);
+
 }  // namespace derate::cli

@@ -7,19 +7,12 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "lab/tenants/share_bench.h"
+#include "lab_attribution_view.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
 namespace {
-
-// The bars, as shares: how far a world's mean bill may be above
-// sm-share's, how many single runs may be that far above; ticks and bills in the mean of all
-// worlds; bands.
-constexpr double kMostAbove = 0.02, kMostRunsAbove = 0.05;
-constexpr double kMostTick = 0.1, kMostBill = 0.04;
-constexpr double kLeastCovered = 0.75, kCovered[2] = {0.85, 0.97};
-constexpr double kMostToParked = 0.01;
 
 Result<ShareBench> share_bench_of(const LabSharesOptions& options) {
   ShareBench out{
@@ -29,7 +22,7 @@ Result<ShareBench> share_bench_of(const LabSharesOptions& options) {
     all.push_back(std::move(spec));
   for (const std::string& name : options.worlds)
     if (std::none_of(all.begin(), all.end(),
-                     [&](const auto& spec) { return spec.name.rfind(name, 0) == 0; }))
+                     [&](const auto& spec) { return spec.name.starts_with(name); }))
       return Error{Errc::not_found,
                    fmt::format("world '{}': no name begins with that; `derate lab shares --list` "
                                "prints the names",
@@ -37,75 +30,15 @@ Result<ShareBench> share_bench_of(const LabSharesOptions& options) {
   for (ShareWorldSpec& spec : all)
     if (options.worlds.empty() ||
         std::any_of(options.worlds.begin(), options.worlds.end(),
-                    [&](const std::string& name) { return spec.name.rfind(name, 0) == 0; }))
+                    [&](const std::string& name) { return spec.name.starts_with(name); }))
       out.worlds.push_back(std::move(spec));
   return out;
-}
-
-std::string bare_percent(double share) { return fmt::format("{:.1f}", 100 * share); }
-
-std::string bare_percent_or_dash(std::optional<double> share) {
-  return share ? bare_percent(*share) : "-";
-}
-
-bool is_above_sm_share(const ShareWorldResult& result) {
-  return result.bill() - result.bill_of_sm_share() > kMostAbove;
 }
 
 double mean_of(const std::vector<ShareWorldResult>& results, auto&& figure) {
   double sum = 0;
   for (const ShareWorldResult& result : results) sum += figure(result);
   return sum / static_cast<double>(results.size());
-}
-
-struct Bar {
-  std::string text;
-  bool met = false;
-};
-
-std::vector<Bar> bars_of(const std::vector<ShareWorldResult>& results) {
-  const double tick = mean_of(results, [](const auto& one) { return one.tick(); });
-  const double bill = mean_of(results, [](const auto& one) { return one.bill(); });
-  const double covered =
-      mean_of(results, [](const auto& one) { return one.coverage().value_or(1); });
-  std::vector<std::string> above, narrow;
-  std::size_t runs = 0, runs_above = 0;
-  double parked = 0;
-  for (const ShareWorldResult& one : results) {
-    if (is_above_sm_share(one)) above.push_back(one.world);
-    if (one.coverage().value_or(1) < kLeastCovered) narrow.push_back(one.world);
-    if (one.world.starts_with("parked")) parked = std::max(parked, one.to_parked());
-    runs += one.runs.size();
-    for (const ShareRun& run : one.runs)
-      runs_above +=
-          run.online.bill.share().value_or(0) - run.sm_share.bill.share().value_or(0) > kMostAbove
-              ? 1
-              : 0;
-  }
-  const auto names = [](const std::vector<std::string>& of) {
-    return of.empty() ? std::string("none") : fmt::format("{}", fmt::join(of, ", "));
-  };
-  return {
-      {fmt::format("mean of {} worlds: ticks {} %, at most {}", results.size(), bare_percent(tick),
-                   bare_percent(kMostTick)),
-       tick <= kMostTick},
-      {fmt::format("mean bill {} %, at most {}", bare_percent(bill), bare_percent(kMostBill)),
-       bill <= kMostBill},
-      {fmt::format("bills more than {} points above sm-share's: {}", bare_percent(kMostAbove),
-                   names(above)),
-       above.empty()},
-      {fmt::format("single runs more than {} points above: {} of {}, at most {} %",
-                   bare_percent(kMostAbove), runs_above, runs, bare_percent(kMostRunsAbove)),
-       static_cast<double>(runs_above) <= kMostRunsAbove * static_cast<double>(runs)},
-      {fmt::format("90 % bands cover {} % in the mean, {} to {}", bare_percent(covered),
-                   bare_percent(kCovered[0]), bare_percent(kCovered[1])),
-       covered >= kCovered[0] && covered <= kCovered[1]},
-      {fmt::format("bands that cover less than {} %: {}", bare_percent(kLeastCovered),
-                   names(narrow)),
-       narrow.empty()},
-      {fmt::format("parked contexts: at most {} % of the energy beyond their contexts, {} allowed",
-                   bare_percent(parked), bare_percent(kMostToParked)),
-       parked <= kMostToParked}};
 }
 
 std::string share_text(const ShareBench& bench, const std::vector<ShareWorldResult>& results) {
@@ -116,12 +49,12 @@ std::string share_text(const ShareBench& bench, const std::vector<ShareWorldResu
   Table table({"<world", "online: bill", "after 5 min", "90 % bands", "sm-share: bill",
                "after 5 min", "most above", "to parked"});
   for (const ShareWorldResult& one : results)
-    table.add({one.world, bare_percent(one.bill()), bare_percent(one.tick()),
-               bare_percent_or_dash(one.coverage()), bare_percent(one.bill_of_sm_share()),
-               bare_percent(one.tick_of_sm_share()), fmt::format("{:+.1f}", 100 * one.most_above()),
-               bare_percent(one.to_parked())},
-              is_above_sm_share(one) ? Paint::bad : Paint::plain);
-  const auto mean = [&](auto&& figure) { return bare_percent(mean_of(results, figure)); };
+    table.add({one.world, bare_share_text(one.bill()), bare_share_text(one.tick()),
+               bare_share_text(one.coverage()), bare_share_text(one.bill_of_sm_share()),
+               bare_share_text(one.tick_of_sm_share()),
+               fmt::format("{:+.1f}", 100 * one.most_above()), bare_share_text(one.to_parked())},
+              one.is_above_sm_share() ? Paint::bad : Paint::plain);
+  const auto mean = [&](auto&& figure) { return bare_share_text(mean_of(results, figure)); };
   table.add({"mean", mean([](const auto& one) { return one.bill(); }),
              mean([](const auto& one) { return one.tick(); }),
              mean([](const auto& one) { return one.coverage().value_or(1); }),
@@ -129,7 +62,7 @@ std::string share_text(const ShareBench& bench, const std::vector<ShareWorldResu
              mean([](const auto& one) { return one.tick_of_sm_share(); }), "", ""},
             Paint::strong);
   out += table.text() + "\n";
-  for (const Bar& bar : bars_of(results))
+  for (const ShareBar& bar : judge_share_bars(results))
     out += toned(fmt::format("{}: {}\n", bar.met ? "met" : "missed", bar.text),
                  bar.met ? Paint::plain : Paint::bad);
   return out;
@@ -148,7 +81,8 @@ Json shares_json(const ShareBench& bench, const std::vector<ShareWorldResult>& r
     if (const auto covered = one.coverage()) world["band90_coverage_ratio"] = *covered;
     worlds.push_back(std::move(world));
   }
-  for (const Bar& bar : bars_of(results)) bars.push_back({{"bar", bar.text}, {"met", bar.met}});
+  for (const ShareBar& bar : judge_share_bars(results))
+    bars.push_back({{"bar", bar.text}, {"met", bar.met}});
   return {{"first_seed", bench.first_seed},
           {"seeds", bench.seeds},
           {"worlds", std::move(worlds)},

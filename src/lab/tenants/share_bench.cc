@@ -1,5 +1,8 @@
 #include "lab/tenants/share_bench.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,6 +17,14 @@ namespace derate {
 namespace {
 
 constexpr double kJudgedAfterS = 300;
+
+// The bars, as shares: how far a world's mean bill may be above sm-share's, how many single runs
+// may be that far above; ticks and bills in the mean of all worlds; bands; energy of parked
+// contexts.
+constexpr double kMostAbove = 0.02, kMostRunsAbove = 0.05;
+constexpr double kMostTick = 0.1, kMostBill = 0.04;
+constexpr double kLeastCovered = 0.75, kCovered[2] = {0.85, 0.97};
+constexpr double kMostToParked = 0.01;
 
 struct ShareAccount {
   ShareScore score;
@@ -81,7 +92,72 @@ double mean_of(const std::vector<ShareRun>& runs, auto&& figure) {
 
 double of(const StretchScore& score) { return score.share().value_or(0); }
 
+double above_sm_share(const ShareRun& run) { return of(run.online.bill) - of(run.sm_share.bill); }
+
+std::string in_percent(double share) { return fmt::format("{:.1f}", 100 * share); }
+
+double mean_of_worlds(const std::vector<ShareWorldResult>& results, auto&& figure) {
+  double sum = 0;
+  for (const ShareWorldResult& result : results) sum += figure(result);
+  return sum / static_cast<double>(results.size());
+}
+
+ShareBar at_most(std::string_view what, double figure, double limit) {
+  return {fmt::format("{} {} %, at most {}", what, in_percent(figure), in_percent(limit)),
+          figure <= limit};
+}
+
+ShareBar none_of_worlds(const std::string& what, const std::vector<ShareWorldResult>& results,
+                        auto&& is_bad) {
+  std::vector<std::string> bad;
+  for (const ShareWorldResult& one : results)
+    if (is_bad(one)) bad.push_back(one.world);
+  return {
+      fmt::format("{}: {}", what, bad.empty() ? "none" : fmt::format("{}", fmt::join(bad, ", "))),
+      bad.empty()};
+}
+
+ShareBar bar_of_runs(const std::vector<ShareWorldResult>& results) {
+  std::size_t all = 0, above = 0;
+  for (const ShareWorldResult& one : results)
+    for (const ShareRun& run : one.runs) ++all, above += above_sm_share(run) > kMostAbove ? 1 : 0;
+  return {fmt::format("single runs more than {} points above: {} of {}, at most {} %",
+                      in_percent(kMostAbove), above, all, in_percent(kMostRunsAbove)),
+          static_cast<double>(above) <= kMostRunsAbove * static_cast<double>(all)};
+}
+
+ShareBar bar_of_bands(const std::vector<ShareWorldResult>& results) {
+  const double covered =
+      mean_of_worlds(results, [](const auto& one) { return one.coverage().value_or(1); });
+  return {fmt::format("90 % bands cover {} % in the mean, {} to {}", in_percent(covered),
+                      in_percent(kCovered[0]), in_percent(kCovered[1])),
+          covered >= kCovered[0] && covered <= kCovered[1]};
+}
+
 }  // namespace
+
+std::vector<ShareBar> judge_share_bars(const std::vector<ShareWorldResult>& results) {
+  double parked = 0;
+  for (const ShareWorldResult& one : results)
+    if (one.world.starts_with("parked")) parked = std::max(parked, one.to_parked());
+  return {at_most(fmt::format("mean of {} worlds: ticks", results.size()),
+                  mean_of_worlds(results, [](const auto& one) { return one.tick(); }), kMostTick),
+          at_most("mean bill", mean_of_worlds(results, [](const auto& one) { return one.bill(); }),
+                  kMostBill),
+          none_of_worlds(
+              fmt::format("bills more than {} points above sm-share's", in_percent(kMostAbove)),
+              results, [](const auto& one) { return one.is_above_sm_share(); }),
+          bar_of_runs(results),
+          bar_of_bands(results),
+          none_of_worlds(
+              fmt::format("bands that cover less than {} %", in_percent(kLeastCovered)), results,
+              [](const auto& one) { return one.coverage().value_or(1) < kLeastCovered; }),
+          at_most("parked contexts: beyond their contexts", parked, kMostToParked)};
+}
+
+bool ShareWorldResult::is_above_sm_share() const {
+  return bill() - bill_of_sm_share() > kMostAbove;
+}
 
 double ShareWorldResult::tick() const {
   return mean_of(runs, [](const ShareRun& run) { return of(run.online.ticks); });
@@ -110,7 +186,7 @@ std::optional<double> ShareWorldResult::coverage() const {
 
 double ShareWorldResult::most_above() const {
   double out = -1;
-  for (const ShareRun& run : runs) out = std::max(out, of(run.online.bill) - of(run.sm_share.bill));
+  for (const ShareRun& run : runs) out = std::max(out, above_sm_share(run));
   return out;
 }
 

@@ -45,9 +45,17 @@ struct ShareWorldResult {
   double bill_of_sm_share() const;
   double to_parked() const;  // of the energy above base
   std::optional<double> coverage() const;
+  bool is_above_sm_share() const;  // its bill, by more than the bar allows
   // Of the single run where our bill is farthest above sm-share's.
   double most_above() const;
 };
+
+struct ShareBar {
+  std::string text;  // with the figure and the limit
+  bool met = false;
+};
+// The bars over all these worlds, at least one: ticks, bills, single runs, bands, parked contexts.
+std::vector<ShareBar> judge_share_bars(const std::vector<ShareWorldResult>& results);
 
 ShareRun judge_shares(const ShareWorldSpec& spec, std::uint64_t seed);
 

@@ -31,6 +31,37 @@ TEST(ShareBench, NoClassIsFarAboveUtilisationAlone) {
   }
 }
 
+ShareWorldResult world_of(const char* name, double bill, double of_sm_share, double parked) {
+  ShareRun run;
+  run.online.bill = {bill, 1};
+  run.sm_share.bill = {of_sm_share, 1};
+  run.online.to_parked_j = parked;
+  run.online.banded = 10;
+  run.online.covered = 9;
+  return {name, {run}};
+}
+
+TEST(ShareBench, EachBarCanBeMissed) {
+  const auto missed = [](const std::vector<ShareWorldResult>& results) {
+    std::string out;
+    for (const ShareBar& bar : judge_share_bars(results)) out += bar.met ? "" : bar.text + "; ";
+    return out;
+  };
+  const ShareWorldResult good = world_of("parked:5", 0.03, 0.03, 0);
+  EXPECT_EQ(missed({good, good}), "");
+  EXPECT_EQ(missed({world_of("a", 0.05, 0.05, 0)}), "mean bill 5.0 %, at most 4.0; ");
+  EXPECT_EQ(missed({good, world_of("a", 0.04, 0.01, 0)}),
+            "bills more than 2.0 points above sm-share's: a; single runs more than 2.0 points "
+            "above: 1 of 2, at most 5.0 %; ");
+  EXPECT_EQ(missed({world_of("parked:5", 0.03, 0.03, 0.02)}),
+            "parked contexts: beyond their contexts 2.0 %, at most 1.0; ");
+  ShareWorldResult narrow = good, slow = good;
+  narrow.runs[0].online.covered = 7;
+  EXPECT_NE(missed({good, good, good, narrow}), "");
+  slow.runs[0].online.ticks = {0.2, 1};
+  EXPECT_EQ(missed({slow}), "mean of 1 worlds: ticks 20.0 %, at most 10.0; ");
+}
+
 TEST(ShareBench, FiguresAreTheSameWhateverTheThreads) {
   ShareBench bench = bench_of({"three", "turns:1.5:2"});
   bench.threads = 1;
