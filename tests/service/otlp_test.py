@@ -113,6 +113,9 @@ class Otlp(service.Machine):
                  for point in points(metrics["derate_gpu_power_watts"])}
         return watts.get("0", 0)
 
+    def energy_points(self):
+        return points(metrics_of(self.pushed()[2])["hw.energy"])
+
     def test_what_is_pushed_is_what_metrics_says(self):
         self.begin_gpus()
         began = time.time_ns()
@@ -125,6 +128,9 @@ class Otlp(service.Machine):
         # A series that has begun or ended since is no fault; on a busy machine many begin late.
         wait_for(lambda: len(self.names_scraped() ^ self.names_pushed()) < 4,
                  "what is pushed is what /metrics has")
+        # An idle GPU's energy counter is still at 0 in the first pushes on a busy machine.
+        wait_for(lambda: all(point["asDouble"] > 0 for point in self.energy_points()),
+                 "a push in which each GPU has used energy")
         request = self.pushed()[2]
         found = metrics_of(request)
         power = {attributes(point)["gpu"]: point
