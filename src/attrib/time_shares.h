@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "attrib/sample_rate.h"
-#include "attrib/share_balance.h"
-#include "attrib/share_models.h"
+#include "attrib/samples/sample_rate.h"
+#include "attrib/samples/share_balance.h"
+#include "attrib/samples/share_models.h"
+#include "attrib/samples/work_state.h"
 #include "attrib/tick.h"
-#include "attrib/work_state.h"
 
 namespace derate {
 

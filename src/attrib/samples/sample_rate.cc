@@ -1,4 +1,4 @@
-#include "attrib/sample_rate.h"
+#include "attrib/samples/sample_rate.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "attrib/work_state.h"
+#include "attrib/samples/work_state.h"
 
 #include <algorithm>
 #include <cmath>

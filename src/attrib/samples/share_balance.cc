@@ -1,4 +1,4 @@
-#include "attrib/share_balance.h"
+#include "attrib/samples/share_balance.h"
 
 #include <algorithm>
 #include <cmath>

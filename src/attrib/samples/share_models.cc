@@ -1,4 +1,4 @@
-#include "attrib/share_models.h"
+#include "attrib/samples/share_models.h"
 
 namespace derate {
 namespace {

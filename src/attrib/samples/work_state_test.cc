@@ -1,4 +1,4 @@
-#include "attrib/work_state.h"
+#include "attrib/samples/work_state.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
