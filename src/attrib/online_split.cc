@@ -246,6 +246,7 @@ class Online final : public SplitMethod {
       trust_the_sum(scene.capped, outcome);
     }
     const double inflation = whiteness_.inflation();
+    const std::vector<double> spread = spread_of_lags(outcome, scene);
     PowerEstimate out{.base = Watts(outcome.base),
                       .context = Watts(outcome.context),
                       .residual_to_base = Fraction(noise_part(tick, best, outcome))};
@@ -258,12 +259,36 @@ class Online final : public SplitMethod {
       const double sd = std::hypot(
           std::sqrt(inflation) * watts.sd, model_w,
           tick.tenants[i].context ? options_.context_part * outcome.context_sd / residents : 0.0);
-      TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
+      TenantEstimate one{.dynamic = Watts(watts.mean),
+                         .sigma = Watts(std::hypot(options_.sigma_scale * sd, spread[i]))};
       if (watts.prior_sd > 0)
         one.prior_share =
             Fraction(std::min(1.0, watts.sd * watts.sd / (watts.prior_sd * watts.prior_sd)));
       out.tenants.push_back(one);
     }
+    return out;
+  }
+
+  // W, by tenant: how far from the best filter's estimate those of other lags are, as far as they
+  // may be right. A wrong lag teaches wrong watts with great certainty.
+  std::vector<double> spread_of_lags(const PowerKalmanFilter::Outcome& outcome,
+                                     const PowerKalmanFilter::Observation& scene) const {
+    constexpr double kCounts = 0.02;  // of the evidence: its errors last for many ticks
+    constexpr double kLeast = 0.01;   // of the weight, to matter
+    std::vector<double> out(outcome.tenants.size(), 0.0), weights;
+    if (scene.capped > 0) return out;  // their sum is given
+    double all = 0;
+    for (const Lagged& one : bank_)
+      all += weights.emplace_back(std::exp(kCounts * (one.evidence - best().evidence)));
+    for (std::size_t j = 0; j < bank_.size(); ++j) {
+      const Lagged& one = bank_[j];
+      const double weight = weights[j] / all;
+      if (weight < kLeast || &one == &best()) continue;
+      const auto other = one.filter.estimate(scene);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] += weight * std::pow(other.tenants[i].mean - outcome.tenants[i].mean, 2);
+    }
+    for (double& one : out) one = std::sqrt(one);
     return out;
   }
 
