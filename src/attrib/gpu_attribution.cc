@@ -94,11 +94,13 @@ BoardFacts board_facts(const Capability& capability) {
   return out;
 }
 
-GpuAttribution::GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules)
+GpuAttribution::GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules,
+                               std::shared_ptr<ProgramMemory> programs)
     : id_(std::move(id)),
       facts_(std::move(facts)),
       rules_(rules),
-      method_(rules.method->make(facts_)) {}
+      method_(rules.method->make(facts_)),
+      programs_(std::move(programs)) {}
 
 void GpuAttribution::rules(const AttributionRules& rules) {
   if (rules.method != rules_.method) method_ = rules.method->make(facts_);
@@ -117,6 +119,14 @@ ClockSummary GpuAttribution::watched(Instant end) {
   return out;
 }
 
+void GpuAttribution::name_programs(AttribTick& tick) const {
+  for (TenantTick& tenant : tick.tenants) {
+    const TenantLabels who = labels(tenant.key);
+    const bool process = tenant.signal != SignalKind::instance_activity && who.instance.empty();
+    if (process && !who.process.empty()) tenant.program = ProgramId{who.user, who.process};
+  }
+}
+
 const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const TenantNames& names,
                                                   const ClockSummary& before) {
   trouble_.clear();
@@ -133,7 +143,10 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   // A method does not learn from a tick whose energy cannot be assigned to a process.
   AttribTick seen = tick->tick;
   if (seen.unsampled) seen.energy_mj.reset();
+  name_programs(seen);
+  programs_->foretell(id_.uuid, seen);
   PowerEstimate estimate = method_->step(seen);
+  programs_->learn(id_.uuid, seen, estimate);
   if (seen.unsampled) doubt(tick->tick, estimate);
   newest_ = Taken{*std::move(tick), {}};
   newest_->split = allocate_energy(newest_->sourced.tick, estimate, rules_.idle_rule);

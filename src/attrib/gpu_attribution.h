@@ -11,6 +11,7 @@
 
 #include "attrib/allocate_energy.h"
 #include "attrib/energy_accounts.h"
+#include "attrib/program_memory.h"
 #include "attrib/split.h"
 #include "attrib/tick_source.h"
 #include "core/capability.h"
@@ -68,7 +69,9 @@ class GpuAttribution {
     std::optional<Split> split;  // empty: without energy
   };
 
-  GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules);
+  // `programs`: of this GPU's product; GPUs of one product share it.
+  GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules,
+                 std::shared_ptr<ProgramMemory> programs = std::make_shared<ProgramMemory>());
 
   // Another method begins to learn anew; what was used stays.
   void rules(const AttributionRules& rules);
@@ -90,10 +93,13 @@ class GpuAttribution {
   AttributionPicture picture() const;
 
  private:
+  void name_programs(AttribTick& tick) const;
+
   GpuId id_;
   BoardFacts facts_;
   AttributionRules rules_;
   std::unique_ptr<SplitMethod> method_;
+  std::shared_ptr<ProgramMemory> programs_;
   TickSource source_;
   std::deque<std::pair<Instant, ClockSummary>> watched_;  // ascending by time
   EnergyAccounts accounts_;

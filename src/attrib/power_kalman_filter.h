@@ -16,12 +16,9 @@
 #include <vector>
 
 #include "attrib/features.h"
+#include "model/linear_belief.h"
 
 namespace derate {
-
-struct Belief {
-  double mean = 0, sd = 0;
-};
 
 // What is believed before anything was seen. Watts of the whole GPU.
 struct WattPrior {

@@ -32,7 +32,8 @@ class ProcessSplit final : public SplitMethod {
   struct Mixture {
     struct Process {
       double mean = 0, square = 0, prior = 0;
-      double part = 0, whole = 0;  // of the busy time; W that a part of 1 draws
+      double part = 0, whole = 0;              // of the busy time; W that a part of 1 draws
+      double working = 0, working_square = 0;  // W while it has the GPU, at the highest clock
     };
     std::vector<Process> processes;
     double base = 0, context = 0, context_sd = 0, noise = 0, off = 0;
@@ -69,15 +70,15 @@ BoardTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) 
 
 void ProcessSplit::follow(const AttribTick& tick, const ShareBelief& belief) {
   std::vector<std::string> keys;
-  std::vector<std::optional<std::size_t>> known;
+  std::vector<TurnFilter::Followed> processes;
   for (const std::size_t tenant : belief.tenants) {
     keys.push_back(tick.tenants[tenant].key);
     const auto at = std::find(keys_.begin(), keys_.end(), keys.back());
-    known.emplace_back();
-    if (at != keys_.end()) known.back() = static_cast<std::size_t>(at - keys_.begin());
+    processes.push_back({.was = {}, .expected = tick.tenants[tenant].expected_w});
+    if (at != keys_.end()) processes.back().was = static_cast<std::size_t>(at - keys_.begin());
   }
   const double time = std::clamp(seconds(tick.length), 0.0, TimeShares::kLongestTickS);
-  for (TurnFilter& one : bank_) one.follow(known, time);
+  for (TurnFilter& one : bank_) one.follow(processes, time);
   keys_ = std::move(keys);
 }
 
@@ -179,6 +180,8 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
       sum.prior += weight * one.variance(k) / one.prior_variance();
       sum.part += weight * now.parts[k];
       sum.whole += weight * now.slope[k];
+      sum.working += weight * one.watts(k);
+      sum.working_square += weight * (one.variance(k) + one.watts(k) * one.watts(k));
     }
   }
   return out;
@@ -215,7 +218,9 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
     out.tenants[belief.tenants[k]] = {
         .dynamic = Watts(sum.mean),
         .sigma = Watts(std::hypot(sd, kModelSd * sum.mean, context_part)),
-        .prior_share = Fraction(std::min(1.0, sum.prior))};
+        .prior_share = Fraction(std::min(1.0, sum.prior)),
+        .working_w = Belief{
+            sum.working, std::sqrt(std::max(0.0, sum.working_square - sum.working * sum.working))}};
     all += sum.mean;
   }
   if (seen.board_w) unexplained_.add(mixture.off, all, seen.seconds);

@@ -117,6 +117,30 @@ TEST(ProcessSplit, PowerTellsWhoRanInASecond) {
   EXPECT_LT(off, 0.5 * read_off);
 }
 
+// Two that always work and were never apart: only what their programs drew before says which draws
+// more. A wrong expectation is forgotten when one of them works alone.
+TEST(ProcessSplit, AProcessBeginsAtWhatIsExpectedOfIt) {
+  const auto first_part = [](const std::vector<std::optional<Belief>>& expected, bool apart) {
+    Seconds world{.watts = {150, 450}};
+    const auto method = make_process_split(kHopper);
+    double out = 0;
+    for (int i = 0; i < 180; ++i) {
+      const bool alone = apart && i % 60 < 20;
+      AttribTick tick = world.tick({alone ? 1.0 : 0.5, alone ? 0.0 : 0.5});
+      for (std::size_t k = 0; k < expected.size(); ++k) tick.tenants[k].expected_w = expected[k];
+      const PowerEstimate now = method->step(tick);
+      if (i >= 120 && !alone) out += part_of_first(now) / 40;
+    }
+    return apart ? out : out * 40 / 60;
+  };
+  const double equal = first_part({}, false);
+  const double known = first_part({Belief{150, 40}, Belief{450, 100}}, false);
+  EXPECT_NEAR(equal, 0.5, 0.1);
+  EXPECT_NEAR(known, 0.25, 0.08);
+  const double wrong = first_part({Belief{450, 100}, Belief{150, 40}}, true);
+  EXPECT_NEAR(wrong, first_part({}, true), 0.05);
+}
+
 // Never alone and always the same: who draws how much is the prior's guess, and the band says so.
 TEST(ProcessSplit, WhatCannotBeToldHasAWideBand) {
   Seconds world{.watts = {450, 150}};

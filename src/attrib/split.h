@@ -31,6 +31,8 @@ struct TenantEstimate {
   // How much of the uncertainty before anything was seen is left, 0..1 (kMostlyPrior). Empty: the
   // method learns nothing.
   std::optional<Fraction> prior_share;
+  // W while it has the GPU, at the highest clock. Empty: the method does not find that out.
+  std::optional<Belief> working_w;
 };
 
 struct PowerEstimate {

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/program_watts.h"
 #include "core/sample.h"
+#include "model/linear_belief.h"
 
 namespace derate {
 
@@ -31,6 +33,11 @@ struct TenantTick {
   std::string work;
   // Its part of the GPU's multiprocessors and memory slices, 0..1. A process without MIG has all.
   Fraction share{1}, memory_share{1};
+  // Of a process: which program of whom it is; empty: not known, or an instance. And the watts that
+  // it or earlier ones of that program drew while they had the GPU, at the highest clock; empty:
+  // not known (attrib/program_memory.h).
+  std::optional<ProgramId> program;
+  std::optional<Belief> expected_w;
   bool context = true;  // a process of it holds a compute context
   Activity activity;    // of its own units, 0..1 after cleaning; for instance_activity
   // Of the GPU's time, for process_utilisation.

@@ -116,7 +116,8 @@ struct TurnFilter::State {
   double own_variance() const { return std::pow(kOwnSd * prior.units[0].mean, 2); }
   double common_variance() const { return std::pow(kCommonSd * prior.units[0].mean, 2); }
   double kept() const { return 1 - mean(kTurning) * (1 - parts.squaredNorm()); }
-  void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
+  void follow(const std::vector<Followed>& processes, double seconds);
+  void expect(std::size_t process, const Belief& watts);
   void age(double seconds);
   double follow_noise(const BoardTick& tick, double dynamic, double watts);
   void hold_parts(const ShareGuess& guess, const MatrixXd& steady);
@@ -141,14 +142,14 @@ TurnFilter::State::State(const WattPrior& believed) : prior(believed) {
   cov(kCommon, kCommon) = common_variance();
 }
 
-void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& known,
-                               double seconds) {
-  const Index size = kWatts + static_cast<Index>(known.size());
+void TurnFilter::State::follow(const std::vector<Followed>& processes, double seconds) {
+  const Index size = kWatts + static_cast<Index>(processes.size());
   std::vector<Index> from{kBase,   kContext,  kTurning,
                           kCommon, kExponent, kContextExponent};  // below 0: new
   bool same = size == mean.size();
-  for (std::size_t k = 0; k < known.size(); ++k) {
-    from.push_back(known[k] ? kWatts + static_cast<Index>(*known[k]) : -1);
+  for (std::size_t k = 0; k < processes.size(); ++k) {
+    const std::optional<std::size_t> was = processes[k].was;
+    from.push_back(was ? kWatts + static_cast<Index>(*was) : -1);
     same = same && from.back() == kWatts + static_cast<Index>(k);
   }
   unsettled_s = same ? unsettled_s - seconds : kSettleS;
@@ -162,14 +163,25 @@ void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& kn
       means(i) = mean(a);
       for (Index k = 0; k < size; ++k) covs(i, k) = cov(a, from[static_cast<std::size_t>(k)]);
     }
-    for (std::size_t k = 0; k < known.size(); ++k)
-      if (const Index at = kWatts + static_cast<Index>(k); !known[k])
+    for (std::size_t k = 0; k < processes.size(); ++k)
+      if (const Index at = kWatts + static_cast<Index>(k); !processes[k].was)
         covs(at, at) += own_variance();
     mean = std::move(means);
     cov = std::move(covs);
     held.resize(0);
+    for (std::size_t k = 0; k < processes.size(); ++k)
+      if (!processes[k].was && processes[k].expected) expect(k, *processes[k].expected);
   }
   age(seconds);
+}
+
+// As if its watts had been read.
+void TurnFilter::State::expect(std::size_t process, const Belief& watts) {
+  const Index at = kWatts + static_cast<Index>(process);
+  const VectorXd column = cov.col(at);
+  const double gain = 1 / (cov(at, at) + watts.sd * watts.sd);
+  mean = (mean + column * (gain * (watts.mean - mean(at)))).eval();
+  cov -= column * column.transpose() * gain;
 }
 
 void TurnFilter::State::age(double seconds) {
@@ -300,8 +312,8 @@ TurnFilter::TurnFilter(TurnFilter&&) noexcept = default;
 TurnFilter& TurnFilter::operator=(TurnFilter&&) noexcept = default;
 TurnFilter::~TurnFilter() = default;
 
-void TurnFilter::follow(const std::vector<std::optional<std::size_t>>& known, double seconds) {
-  state_->follow(known, seconds);
+void TurnFilter::follow(const std::vector<Followed>& processes, double seconds) {
+  state_->follow(processes, seconds);
 }
 
 void TurnFilter::learn(const BoardTick& tick, const ShareGuess* guess,

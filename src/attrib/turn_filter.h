@@ -37,8 +37,12 @@ class TurnFilter {
   TurnFilter& operator=(TurnFilter&&) noexcept;
   ~TurnFilter();
 
-  // The processes from now on: which each was before; empty: it is new.
-  void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
+  struct Followed {
+    std::optional<std::size_t> was;  // its place before; empty: it is new
+    std::optional<Belief> expected;  // W of one that is new, as watts(); empty: as any other's
+  };
+  // The processes from now on.
+  void follow(const std::vector<Followed>& processes, double seconds);
   // A null guess: nothing worked.
   void learn(const BoardTick& tick, const ShareGuess* guess, const std::vector<WorkDoubt>& doubts);
 

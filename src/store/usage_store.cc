@@ -67,6 +67,11 @@ constexpr const char* kUsageMigrations[] = {
     R"(CREATE TABLE meter (
          gpu TEXT PRIMARY KEY, counter_mj INTEGER NOT NULL, at_unix_ms INTEGER NOT NULL,
          checksum INTEGER NOT NULL) WITHOUT ROWID;)",
+    // The watts that processes of a program drew, so that a new one does not begin from nothing.
+    R"(CREATE TABLE program_watts (
+         product TEXT NOT NULL, user TEXT NOT NULL, program TEXT NOT NULL, runs REAL NOT NULL,
+         mean_w REAL NOT NULL, spread_w2 REAL NOT NULL, written_run_seconds INTEGER NOT NULL,
+         PRIMARY KEY (product, user, program)) WITHOUT ROWID;)",
 };
 constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
@@ -81,6 +86,8 @@ constexpr const char* kUsageReads[] = {
     "SELECT bucket_unix_seconds, gpu, method, energy_mj, at_highest_mj, sd_mj FROM "
     "unallocated_saving",
     "SELECT gpu, counter_mj, at_unix_ms, checksum FROM meter",
+    "SELECT product, user, program, runs, mean_w, spread_w2, written_run_seconds FROM "
+    "program_watts",
 };
 constexpr SqliteSchema kUsageSchema{0x64727573, "energy by tenant", kUsageMigrations,
                                     kUsageReads};  // "drus"
@@ -462,7 +469,9 @@ struct Accounts {
           fmt::format("DELETE FROM {} WHERE bucket_unix_seconds IN (SELECT "
                       "bucket_unix_seconds FROM bucket WHERE written_run_seconds < {})",
                       table, before(keep)));
-    sqlite.exec(fmt::format("DELETE FROM bucket WHERE written_run_seconds < {}", before(keep)));
+    for (const char* table : {"bucket", "program_watts"})
+      sqlite.exec(
+          fmt::format("DELETE FROM {} WHERE written_run_seconds < {}", table, before(keep)));
     make_quarters(before(UsageStore::kMinutesFor));
     sqlite.exec("DELETE FROM tenant WHERE id NOT IN (SELECT tenant FROM usage)");
   }
@@ -562,6 +571,40 @@ Result<void> UsageStore::end() {
 
 Result<void> UsageStore::tidy(Duration keep) {
   return file_->write([&](SQLite::Database& sqlite) { Accounts{sqlite}.tidy(keep); });
+}
+
+Result<void> UsageStore::keep(const ProgramsByProduct& changed) {
+  return file_->write([&](SQLite::Database& sqlite) {
+    for (const auto& [product, programs] : changed) {
+      for (const ProgramWatts& one : programs)
+        execute(sqlite,
+                "INSERT OR REPLACE INTO program_watts SELECT ?, ?, ?, ?, ?, ?, max(total_ms) / "
+                "1000 FROM run",
+                product, one.id.user, one.id.program, one.runs, one.mean_w, one.spread_w2);
+      execute(sqlite,
+              "DELETE FROM program_watts WHERE product = ?1 AND (user, program) NOT IN (SELECT "
+              "user, program FROM program_watts WHERE product = ?1 ORDER BY written_run_seconds "
+              "DESC LIMIT ?2)",
+              product, static_cast<std::int64_t>(kMostPrograms));
+    }
+  });
+}
+
+Result<ProgramsByProduct> UsageStore::programs() {
+  if (is_missing(path_)) return ProgramsByProduct{};
+  return file_->attempt(SqliteFile::Use::read, [&](SQLite::Database& sqlite) {
+    ProgramsByProduct out;
+    SQLite::Statement row(sqlite,
+                          "SELECT product, user, program, runs, mean_w, spread_w2 FROM "
+                          "program_watts ORDER BY written_run_seconds");
+    while (row.executeStep()) {
+      std::string product;
+      ProgramWatts one;
+      RowReader{row}.all(product, one.id.user, one.id.program, one.runs, one.mean_w, one.spread_w2);
+      out[product].push_back(std::move(one));
+    }
+    return out;
+  });
 }
 
 Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,

@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/program_watts.h"
 #include "core/saving.h"
 #include "core/tenant_labels.h"
 
@@ -106,6 +107,8 @@ struct Usage {
   std::optional<WallTime> first, last;  // the begin of the first bucket, the end of the last
 };
 
+using ProgramsByProduct = std::map<std::string, std::vector<ProgramWatts>>;
+
 // For one thread. A write does not wait for the disk: a killed process loses nothing of what was
 // added, a power cut the newest.
 class UsageStore {
@@ -143,6 +146,13 @@ class UsageStore {
   Result<void> end();
   // Drops what was written more than `keep` ago, in time of runs; makes quarters of minutes.
   Result<void> tidy(Duration keep);
+
+  // The watts of programs, by product of GPU: kept next to the usage and dropped as it is. Of one
+  // product at most kMostPrograms, those written last.
+  static constexpr std::size_t kMostPrograms = 1000;
+  Result<void> keep(const ProgramsByProduct& changed);
+  // The oldest first. Nothing where there is no file.
+  Result<ProgramsByProduct> programs();
 
  private:
   struct Run {

@@ -518,6 +518,44 @@ TEST(UsageStore, ARunMakesNoFileBeforeThereIsSomethingToKeep) {
   EXPECT_FALSE(fs::exists(folder.file()));
 }
 
+ProgramWatts program_watts(const std::string& program, double watts) {
+  return {{"alice", program}, 1.5, watts, 100};
+}
+
+TEST(UsageStore, WattsOfProgramsAreKeptByProduct) {
+  const Folder folder;
+  const ProgramsByProduct all{{"NVIDIA H100", {program_watts("train", 300)}},
+                              {"NVIDIA H200", {program_watts("train", 400)}}};
+  {
+    UsageStore store(folder.file());
+    EXPECT_EQ(*store.programs(), ProgramsByProduct{});
+    EXPECT_FALSE(fs::exists(folder.file()));
+    ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+    ASSERT_TRUE(store.keep({{"NVIDIA H100", {program_watts("train", 5)}}}).ok());
+    ASSERT_TRUE(store.keep(all).ok());
+  }
+  UsageStore again(folder.file());
+  EXPECT_EQ(*again.programs(), all);
+}
+
+// They go as the usage does, and of one product there are not ever more.
+TEST(UsageStore, WattsOfProgramsGrowOld) {
+  const Folder folder;
+  UsageStore store(folder.file());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+  ASSERT_TRUE(store.keep({{"old", {program_watts("train", 300)}}}).ok());
+  std::vector<ProgramWatts> many;
+  for (std::size_t i = 0; i <= UsageStore::kMostPrograms; ++i)
+    many.push_back(program_watts(std::to_string(i), 300));
+  run_for(store, 50h);
+  ASSERT_TRUE(store.keep({{"new", many}}).ok());
+  EXPECT_EQ(store.programs()->at("new").size(), UsageStore::kMostPrograms);
+  EXPECT_TRUE(store.programs()->contains("old"));
+  ASSERT_TRUE(store.tidy(40h).ok());
+  EXPECT_FALSE(store.programs()->contains("old"));
+  EXPECT_EQ(store.programs()->at("new").size(), UsageStore::kMostPrograms);
+}
+
 // --- files of other versions ---------------------------------------------------------------------
 
 // Hours until 02:00, minutes from then on.
@@ -609,6 +647,9 @@ TEST_P(EarlierVersion, IsReadAndTakenOver) {
   UsageStore store(folder.file(), [&](const Error& error) { told.push_back(error); });
   ASSERT_TRUE(store.begin(kBegin + 3h, {"GPU-1"}).ok());
   ASSERT_TRUE(store.tidy(400 * kDay).ok());
+  EXPECT_TRUE(store.programs()->empty());
+  ASSERT_TRUE(store.keep({{"NVIDIA H200", {program_watts("train", 400)}}}).ok());
+  EXPECT_EQ(store.programs()->size(), 1u);
   EXPECT_TRUE(told.empty());
   check();
   // What is added from here on has a figure, also in a minute that had none.
@@ -625,7 +666,7 @@ TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
     UsageStore store(folder.file());
     ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   }
-  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 7");
+  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 1000");
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
   UsageStore store(folder.file());
   EXPECT_EQ(add(store, one_row(kBegin, 5)).error().code, Errc::bad_data);

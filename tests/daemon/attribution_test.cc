@@ -27,6 +27,7 @@ class Attribution : public testing::Test {
         NamedTenant tenant{"pid:" + std::to_string(process.pid), {}};
         tenant.labels.pid = process.pid;
         tenant.labels.user = users[process.pid];
+        tenant.labels.process = "train";
         if (const auto job = jobs.find(process.pid); job != jobs.end())
           tenant.labels.job = job->second.job;
         out.processes.push_back(tenant);
@@ -81,6 +82,21 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
   EXPECT_EQ(bill.boards.lost_ms, 0);
   // Of the first ticks, at least, little can have been known.
   for (const BillLine& line : bill.lines) EXPECT_GT(line.sums.prior_mj, 0) << line.name;
+}
+
+// The next run begins at what a program drew in this one, as far as that was found out.
+TEST_F(Attribution, ARestartKeepsWhatProgramsDrew) {
+  house.trouble(0).processes->pop_back();  // bob is not here
+  house.trouble(0).processes->front().sm_utilisation = Fraction(1);
+  house.start();
+  house.run(120s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const ProgramsByProduct kept = *UsageStore(file).programs();
+  ASSERT_EQ(kept.size(), 1u);
+  const ProgramWatts& first = kept.begin()->second.at(0);
+  EXPECT_EQ(first.id, (ProgramId{"alice", "train"}));
+  EXPECT_GT(first.runs, 0.5);
+  EXPECT_GT(first.mean_w, 50);  // GeMM on a V100
 }
 
 // On the bill is what the policy said, divided and added up again.

@@ -11,12 +11,14 @@
 
 #include "attrib/features.h"
 #include "attrib/process_split.h"
+#include "attrib/program_memory.h"
 #include "base/in_parallel.h"
 
 namespace derate {
 namespace {
 
 constexpr double kJudgedAfterS = 300;
+constexpr const char* kGpu = "GPU";
 
 // The bars, as shares: how far a world's mean bill may be above sm-share's, how many single runs
 // may be that far above; ticks and bills in the mean of all worlds; bands; energy of parked
@@ -192,11 +194,22 @@ double ShareWorldResult::most_above() const {
 
 ShareRun judge_shares(const ShareWorldSpec& spec, std::uint64_t seed) {
   ShareWorld world(spec, seed);
-  const auto method = make_process_split(world.facts());
+  auto method = make_process_split(world.facts());
+  ProgramMemory memory;
+  bool restarts = spec.restart_s > 0;
   ShareAccount online, sm_share;
   while (!world.is_over()) {
-    const AttribTick tick = world.tick();
+    if (restarts && world.now_s() >= spec.restart_s) {
+      restarts = false;
+      method = make_process_split(world.facts());
+      const auto kept = memory.programs();
+      memory = ProgramMemory();
+      memory.load(kept);
+    }
+    AttribTick tick = world.tick();
+    memory.foretell(kGpu, tick);
     const PowerEstimate estimate = method->step(tick);
+    memory.learn(kGpu, tick, estimate);
     add_tick(tick, estimate, world, online);
     add_tick(tick, by_sm_share(tick, estimate), world, sm_share);
   }

@@ -182,7 +182,9 @@ AttribTick ShareWorld::tick() {
     if (state.joules > 0)
       truth_.push_back({key_of(k), state.joules, now_s_ - state.worked_at_s > kRestsS});
     if (!state.here) continue;
-    TenantTick tenant{.key = key_of(k), .signal = SignalKind::process_utilisation};
+    TenantTick tenant{.key = key_of(k),
+                      .signal = SignalKind::process_utilisation,
+                      .program = ProgramId{"user", fmt::format("program {}", k)}};
     const double used = std::round(100 * std::min(1.0, state.credited_s)) / 100;
     tenant.sm_utilisation = Fraction(used);
     tenant.memory_utilisation = Fraction(used / 2);
@@ -311,6 +313,24 @@ void add_samples(Worlds& out) {
   add(out, "lock:three", three(0.5, 1)).drift = 0.1;
 }
 
+// Programs that were seen before: Derate is started anew, or their processes end and come again.
+void add_known_ones(Worlds& out) {
+  std::vector<ShareProcess> apart = {{.watts = 150}, {.watts = 400, .begins_s = 120}};
+  add(out, "restart:two", apart).restart_s = 900;
+  apart.push_back({.watts = 250, .demand = 0.4, .begins_s = 240});
+  add(out, "restart:three", apart).restart_s = 900;
+  for (ShareProcess& one : apart)
+    one.jump[0] = 0.5, one.jump[1] = 2, one.jump_s[0] = 200, one.jump_s[1] = 600;
+  add(out, "restart:changed", apart).restart_s = 900;
+  for (const bool changes : {false, true}) {
+    std::vector<ShareProcess>& two = add(out, changes ? "visits:changed" : "visits", {}).processes;
+    two = {{.watts = 300, .demand = 0.5, .begins_s = 0, .ends_s = 250, .comes_again_s = 20},
+           {.watts = 120, .begins_s = 90, .ends_s = 210, .comes_again_s = 100}};
+    for (ShareProcess& one : two)
+      if (changes) one.jump[0] = 0.4, one.jump[1] = 2.5, one.jump_s[0] = one.jump_s[1] = 300;
+  }
+}
+
 void add_crowds(Worlds& out) {
   std::vector<ShareProcess>& waking = add(out, "wake12", {{.watts = 280}}).processes;
   for (int i = 0; i < 11; ++i)
@@ -325,6 +345,7 @@ void add_crowds(Worlds& out) {
                         .begins_s = 7.0 * i,
                         .ends_s = 60.0 + 20 * i,
                         .comes_again_s = 20});
+  add_known_ones(out);
   add(out, "training-inference",
       {{.watts = 330}, {.watts = 200, .demand = 0.15, .on_s = {2, 20}, .off_s = {2, 20}}});
   std::vector<ShareProcess>& five = add(out, "five-light", {}).processes;

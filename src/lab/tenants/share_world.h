@@ -49,6 +49,7 @@ struct ShareWorldSpec {
   double work_exponent = 2.2, context_exponent = 2.2;
   bool clock_is_read = true;
   double base_w = 80, context_w = 47;
+  double restart_s = 0;  // Derate is started anew then, and keeps its ProgramMemory; 0: it is not
 };
 
 struct ShareTruth {

@@ -62,7 +62,8 @@ AttributionService::AttributedGpu& AttributionService::attributed_gpu(
     if (attributed->gpu.id().uuid == capability.id.uuid) return *attributed;
   const auto& limits = capability.power_limits;
   gpus_.push_back(std::make_unique<AttributedGpu>(
-      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how),
+      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how,
+                                   programs_of(capability.id.name)),
                     limits ? kOverLimit * limits->highest : Watts(kMostBoardWatts)}));
   return *gpus_.back();
 }
@@ -163,7 +164,7 @@ void AttributionService::step(std::span<const Gpu> gpus) {
   if (!rules_) return;
   begin_run(gpus);
   const Instant now = clock_.now();
-  const bool due = now >= next_.value_or(now);
+  const bool due = now >= next_.value_or(now) && has_programs();
   if (due) {
     next_ = std::max(next_.value_or(now) + rules_->interval, now);
     // All begin before the first is asked: they answer side by side.
@@ -185,24 +186,64 @@ void AttributionService::begin_run(std::span<const Gpu> gpus) {
   if (writer_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
   std::vector<std::string> uuids;
   for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
+  programs_.kept = writer_->post([](UsageStore& store) { return store.programs(); });
   // Where that cannot be written now it is with the first rows.
   writer_->post([now = clock_.wall_now(), uuids = std::move(uuids)](UsageStore& store) {
     (void)store.begin(now, uuids).ok();
   });
 }
 
+// Returns whether the programs that an earlier run has kept were read, or are waited for no longer.
+// Those that come later serve the processes that begin after them.
+bool AttributionService::has_programs() {
+  if (!programs_.kept.valid()) return true;
+  const Instant now = clock_.now();
+  if (!programs_.asked) programs_.asked = now;
+  if (!is_ready(programs_.kept)) return now - *programs_.asked >= kProgramsPatience;
+  const auto kept = programs_.kept.get();
+  if (kept.ok())
+    for (const auto& [product, programs] : *kept) programs_of(product)->load(programs);
+  return true;
+}
+
+std::shared_ptr<ProgramMemory> AttributionService::programs_of(const std::string& product) {
+  auto& memory = programs_.by_product[product];
+  if (memory == nullptr) memory = std::make_shared<ProgramMemory>();
+  return memory;
+}
+
+// Since they were last written.
+ProgramsByProduct AttributionService::changed_programs() {
+  ProgramsByProduct out;
+  for (const auto& [product, memory] : programs_.by_product) {
+    const std::vector<ProgramWatts> now = memory->programs();
+    std::vector<ProgramWatts>& before = programs_.written[product];
+    for (const ProgramWatts& one : now)
+      if (std::find(before.begin(), before.end(), one) == before.end()) out[product].push_back(one);
+    before = now;
+  }
+  return out;
+}
+
 void AttributionService::begin_writing(Last last) {
   const bool ends = last == Last::yes && run_begun_;
   if (writer_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
   const Instant now = clock_.now();
+  ProgramsByProduct programs;
+  if (ends || now >= programs_.next_write.value_or(now)) {
+    programs = changed_programs();
+    programs_.next_write = now + kKeepProgramsEvery;
+  }
   const bool tidy = (!tidied_ || now - *tidied_ >= kTidyEvery) && rules_.has_value();
   if (tidy) tidied_ = now;
   writing_ =
       writer_->post([rows = std::make_shared<UsageRows>(pending_.take()), wall = clock_.wall_now(),
-                     ran = now - made_, ends,
+                     ran = now - made_, ends, programs = std::move(programs),
                      keep = tidy ? std::optional(rules_->keep) : std::nullopt](UsageStore& store) {
         Written out{rows->empty() ? Result<void>() : store.add(*rows, wall, ran), rows};
         if (out.first.ok() && keep) (void)store.tidy(*keep).ok();  // again in an hour
+        // Written again when it changes; nobody's energy depends on it.
+        if (out.first.ok() && !programs.empty()) (void)store.keep(programs).ok();
         if (out.first.ok() && ends) (void)store.end().ok();
         return out;
       });

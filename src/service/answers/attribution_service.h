@@ -48,6 +48,10 @@ class AttributionService {
   };
   // Time between two writes. A killed process loses at most this and one tick.
   static constexpr Duration kWriteEvery = std::chrono::seconds(1);
+  // The same of the watts of programs (attrib/program_memory.h); and how long the first reading
+  // waits for those that an earlier run has kept.
+  static constexpr Duration kKeepProgramsEvery = std::chrono::minutes(1);
+  static constexpr Duration kProgramsPatience = std::chrono::seconds(3);
 
   struct Gpu {
     TelemetrySource* source = nullptr;
@@ -100,6 +104,9 @@ class AttributionService {
   UsageSavings take_saved(const std::string& uuid);
   void end_savings();
   void begin_run(std::span<const Gpu> gpus);
+  bool has_programs();
+  std::shared_ptr<ProgramMemory> programs_of(const std::string& product);
+  ProgramsByProduct changed_programs();
   enum class Last : std::uint8_t { no, yes };
   void begin_writing(Last last = Last::no);
   void collect_written();
@@ -116,6 +123,13 @@ class AttributionService {
   Instant made_;  // what is kept grows older from here on, by a clock that nobody sets
   bool run_begun_ = false;
   std::optional<Instant> tidied_;
+  struct Programs {
+    std::map<std::string, std::shared_ptr<ProgramMemory>> by_product;
+    std::future<Result<ProgramsByProduct>> kept;  // by an earlier run, until it was read
+    std::optional<Instant> asked, next_write;
+    ProgramsByProduct written;
+  };
+  Programs programs_;
   std::future<Written> writing_;
   bool write_failed_ = false;  // and was logged
   BackgroundWorker namer_;
