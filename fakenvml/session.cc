@@ -1,7 +1,10 @@
 #include "fakenvml/session.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <iterator>
+#include <string_view>
 
 #include "base/clock.h"
 
@@ -160,7 +163,33 @@ Return enter_unfaulted(Call& call) {
   return call.client->alive() ? Return::success : Return::gpu_is_lost;
 }
 
+// $DERATE_SIM_CPU=h200: calls take the CPU time that an H200's driver took for them (580.159.04,
+// two kernels at work; docs/real-gpu.md). For benches.
+struct CallCpu {
+  std::string_view function;
+  std::chrono::microseconds cpu;
+};
+constexpr CallCpu kH200[] = {
+    {"nvmlDeviceGetTotalEnergyConsumption", std::chrono::microseconds(4500)},
+    {"nvmlDeviceGetProcessUtilization", std::chrono::microseconds(2900)},
+    {"nvmlGpmMetricsGet", std::chrono::microseconds(1200)},
+    {"nvmlGpmSampleGet", std::chrono::microseconds(170)},
+};
+
+void spend_cpu(std::string_view function) {
+  static const bool spends = [] {
+    const char* const chip = ::secure_getenv("DERATE_SIM_CPU");
+    return chip != nullptr && std::string_view(chip) == "h200";
+  }();
+  if (!spends) return;
+  for (const CallCpu& call : kH200)
+    if (call.function == function)
+      for (const Duration end = thread_cpu_time() + call.cpu; thread_cpu_time() < end;) {
+      }
+}
+
 Return enter(const char* function, Call& call) {
+  spend_cpu(function);
   const Return code = enter_unfaulted(call);
   return code != Return::success ? code : fault_of(*call.client, function, kEveryGpu);
 }
@@ -176,6 +205,7 @@ Return enter_gpu(const char* function, const Call& call, unsigned int gpu) {
 }
 
 Return enter_any(const char* function, nvml::Device device, Call& call) {
+  spend_cpu(function);
   if (const Return code = enter_unfaulted(call); code != Return::success) return code;
   const std::uintptr_t offset = offset_in(handles, device);
   if (offset >= std::size(handles)) return Return::invalid_argument;

@@ -1122,7 +1122,10 @@ void add_doctor(CommandLine& line) {
   auto [doctor, options] = line.add_verb<DoctorOptions>(
       line.app, "doctor", "Say what this machine allows, and what to do where it does not");
   doctor.add_flag("-v,--verbose", options.verbose, "Print all findings of each GPU");
-  end_verb(doctor, options, {"derate doctor", "derate doctor -v", "derate doctor --json"},
+  doctor.add_flag("--cost", options.cost,
+                  "Measure the CPU time that the driver takes for each reading, for 2 s a GPU");
+  end_verb(doctor, options,
+           {"derate doctor", "derate doctor -v", "derate doctor --cost", "derate doctor --json"},
            "Exit code 0: all is well; 1: it works, with limits; 2: it cannot work here.\n");
 }
 

@@ -272,6 +272,7 @@ struct SimFaultOptions : SimDirectory {
 
 struct DoctorOptions : Common {
   bool verbose = false;  // a line for each finding of each GPU
+  bool cost = false;     // of the driver's calls
 };
 
 struct ConfigOptions : Common {

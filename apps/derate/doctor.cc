@@ -135,6 +135,28 @@ Findings check_gpu(TelemetrySource& source) {
   return out;
 }
 
+// The driver computes some readings in the caller's thread (core/driver_costs.h).
+DoctorFinding measure_calls(TelemetrySource& source, Clock& clock) {
+  constexpr int kReadings = 20;
+  constexpr std::chrono::milliseconds kEvery(100);  // GPM and the counter are renewed so often
+  for (int i = 0; i < kReadings; ++i) {
+    (void)source.read({}).ok();
+    (void)source.tenancy().ok();
+    (void)clock.sleep_until(clock.now() + kEvery);
+  }
+  const auto costs = source.costs();
+  std::string detail;
+  for (std::size_t i = 0; costs != nullptr && i < kDriverCalls; ++i) {
+    const auto call = static_cast<DriverCall>(i);
+    if (costs->calls(call) == 0) continue;
+    const double mean = seconds(costs->total(call)) / static_cast<double>(costs->calls(call));
+    detail +=
+        fmt::format("{}{} {:.2f} ms", detail.empty() ? "" : ", ", to_string(call), 1e3 * mean);
+  }
+  if (detail.empty()) detail = "no driver: simulated";
+  return {.level = Level::ok, .what = "CPU a driver call", .detail = detail, .remedy = {}};
+}
+
 void check_run_directory(Findings& out) {
   const std::filesystem::path run = run_directory();
   std::error_code ignored;
@@ -193,7 +215,7 @@ std::string driver_remedy(Errc code) {
   }
 }
 
-void check_gpus(Findings& out) {
+void check_gpus(Findings& out, bool cost) {
   SystemClock clock;
   auto gpus = open_gpus({}, clock);
   if (!gpus.ok()) {
@@ -209,7 +231,9 @@ void check_gpus(Findings& out) {
     add(out, false, {"GPU", "", note, "see `nvidia-smi`; the other GPUs are not affected"});
   for (OpenGpu& gpu : gpus->gpus) {
     const GpuId& id = gpu.source->capability().id;
-    for (DoctorFinding& finding : check_gpu(*gpu.source)) {
+    Findings found = check_gpu(*gpu.source);
+    if (cost) found.push_back(measure_calls(*gpu.source, clock));
+    for (DoctorFinding& finding : found) {
       finding.gpu = id.index;
       finding.gpu_name = id.name;
       out.push_back(std::move(finding));
@@ -222,11 +246,11 @@ void check_gpus(Findings& out) {
 Result<int> run_verb(const DoctorOptions& options) {
   Findings findings;
   check_host(findings);
-  check_gpus(findings);
+  check_gpus(findings, options.cost);
   if (options.json)
     print_json("doctor", doctor_json(findings));
   else
-    print("{}", doctor_text(findings, options.verbose));
+    print("{}", doctor_text(findings, options.verbose || options.cost));
   return static_cast<int>(worst_of(findings));
 }
 

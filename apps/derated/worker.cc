@@ -235,7 +235,8 @@ void Worker::round() {
                                          work_.tracker, fleet_.gpus()));
   answers_.runs.step();
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
-  for (const std::string& uuid : records_.history.take_wanted()) fleet_.read_counter_next(uuid);
+  for (const std::string& uuid : records_.history.take_wanted())
+    fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
   if (fleet_.tick() > 0 && began) records_.lateness.add(std::max(Duration{}, late));
   work_.tracker.begin_listing(work_gpus());
   fleet_.maintain();

@@ -45,7 +45,7 @@ RC_GTEST_PROP(ProgramMemory, ANewProcessBeginsAtWhatItsProgramDrew, ()) {
   double sum = 0, least = 1e9, most = 0;
   for (int i = 0; i < runs; ++i) {
     const double watts = *rc::gen::inRange(50, 600);
-    run(memory, {.key = std::to_string(i), .watts = watts});
+    run(memory, {.key = std::to_string(i), .watts = watts, .sd = 0.1});
     sum += watts, least = std::min(least, watts), most = std::max(most, watts);
   }
   const auto now = expected(memory);
@@ -57,7 +57,7 @@ RC_GTEST_PROP(ProgramMemory, ANewProcessBeginsAtWhatItsProgramDrew, ()) {
   RC_ASSERT(!expected(memory, "infer"));
 }
 
-// What was kept is worth as much after a restart.
+// A restart changes nothing of the expectation.
 RC_GTEST_PROP(ProgramMemory, ARestartKeepsIt, ()) {
   ProgramMemory memory;
   for (int i = *rc::gen::inRange(0, 6); i >= 0; --i)
@@ -69,7 +69,7 @@ RC_GTEST_PROP(ProgramMemory, ARestartKeepsIt, ()) {
   RC_ASSERT(std::abs(before->mean - after->mean) < 1 && std::abs(before->sd - after->sd) < 1);
 }
 
-// A process of which the ticks told nothing repeats what was expected of it: that is no evidence.
+// A process of which the ticks showed nothing repeats what was expected of it: that is no evidence.
 TEST(ProgramMemory, AnExpectationDoesNotConfirmItself) {
   ProgramMemory memory;
   run(memory, {.key = "first", .watts = 300});
@@ -80,7 +80,7 @@ TEST(ProgramMemory, AnExpectationDoesNotConfirmItself) {
   EXPECT_NEAR(memory.programs()[0].runs, 0.99, 0.02);
 }
 
-// Its own ticks have told half of it: the rest is the expectation's and is taken out again.
+// Its own ticks have shown half of it: the rest is the expectation's and is taken out again.
 TEST(ProgramMemory, OnlyWhatItsTicksShowedCounts) {
   ProgramMemory memory;
   run(memory, {.key = "first", .watts = 300});
@@ -90,7 +90,7 @@ TEST(ProgramMemory, OnlyWhatItsTicksShowedCounts) {
   EXPECT_NEAR(expected(memory)->mean, (300 * 0.99 + 200 * 0.6) / 1.59, 5);
 }
 
-// Who has no samples for minutes is forgotten by the method, and comes back as it was.
+// The method forgets a process without samples for minutes; it comes back as it was.
 TEST(ProgramMemory, AProcessThatComesBackIsTheSame) {
   ProgramMemory memory;
   for (int i = 0; i < 5; ++i) run(memory, {.key = std::to_string(i), .watts = 150.0 + 80 * i});

@@ -27,9 +27,21 @@ void visit(Of<Activity> auto& activity, auto& visitor) {
   visitor.value("pcie_rx_bytes_per_second", activity.pcie_rx);
 }
 
+// The time of the counter, if it was read before the rest of the sample.
+void visit_energy_time(Of<Sample> auto& sample, auto& visitor) {
+  const Instant taken = read_of(sample, Field::energy).taken;
+  std::optional<std::int64_t> read_ns;
+  if (sample.energy && taken != sample.time) read_ns = taken.time_since_epoch().count();
+  visitor.value("energy_time_ns", read_ns);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(sample)>>)
+    if (read_ns)
+      sample.read_apart.push_back({Field::energy, Instant(Duration(*read_ns)), "replayed"});
+}
+
 void visit(Of<Sample> auto& sample, auto& visitor) {
   visitor.value("time_ns", sample.time);
   visitor.value("energy_joules", sample.energy);
+  visit_energy_time(sample, visitor);
   visitor.value("power_usage_watts", sample.power_usage);
   visitor.value("power_instant_watts", sample.power_instant);
   visitor.value("power_average_watts", sample.power_average);
@@ -94,6 +106,8 @@ void visit(Of<ClockSummary> auto& watched, auto& visitor) {
   visitor.value("clocks", watched.clocks);
   visitor.value("clock_sum_mhz", watched.clock_mhz);
   visitor.value("capped", watched.capped);
+  visitor.value("powers", watched.powers);
+  visitor.value("power_sum_watts", watched.power_w);
 }
 
 void visit(Of<Board> auto& board, auto& visitor) {

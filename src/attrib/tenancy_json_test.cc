@@ -26,6 +26,8 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
   Tenancy tenancy{.mig = *rc::gen::arbitrary<bool>()};
   tenancy.board.time = Instant(Duration(*rc::gen::inRange<std::int64_t>(0, 1LL << 60)));
   tenancy.board.energy = maybe<Joules>();
+  if (tenancy.board.energy && *rc::gen::arbitrary<bool>())  // the counter was read before
+    tenancy.board.read_apart = {{Field::energy, tenancy.board.time - Duration(5), "replayed"}};
   tenancy.board.power_usage = maybe<Watts>();
   tenancy.board.throttle_reasons = *rc::gen::arbitrary<std::uint64_t>();
   tenancy.board.activity = random_activity();

@@ -211,6 +211,10 @@ std::optional<double> TickSource::integrate(const Sample& board, Duration length
     if (!counter_.seen) count(issues, TickIssue::long_gap);
     return std::nullopt;
   }
+  // The mean of readings in between says more than the two ends.
+  constexpr int kEnough = 3;
+  if (watched_.powers >= kEnough)
+    return watched_.power_w / watched_.powers * seconds(length) * 1000;
   return (*before + *now).value() / 2 * seconds(length) * 1000;
 }
 
@@ -254,6 +258,7 @@ void TickSource::compare(const Readings& now, std::int64_t counted_mj, IssueCoun
 
 // Without a counter reading there is nothing to compare and no energy counted ahead.
 void TickSource::forget_step() {
+  counter_.paced = {};
   counter_.ahead_mj = 0;
   counter_.unmoved_mj = 0;
   counter_.unmoved = Duration::zero();
@@ -276,6 +281,8 @@ std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts
     return stood_in(now, issues);
   }
   compare(now, difference, issues);
+  if (counter_.paced.is_open())
+    return counter_.paced.at_reading(difference, now.power_mj.value_or(0));
   counter_.unpaid_mj = 0;  // the counter's step includes it
   const auto debt = std::max<std::int64_t>(0, ahead - difference);
   counter_.ahead_mj = std::min<std::int64_t>(debt, std::llround(counter_.most_ahead_mj));
@@ -294,6 +301,12 @@ std::int64_t TickSource::unmoved(const Readings& now, IssueCounts& issues) {
   return ahead;
 }
 
+// Of a tick in which nobody read the counter, as that costs the driver much.
+std::int64_t TickSource::not_due(const Readings& now) {
+  hold_power(now);
+  return counter_.paced.between(now.power_mj.value_or(0));
+}
+
 // What the board used since the reading before; empty where that cannot be told.
 std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& issues) {
   if (!counter_.seen) return stood_in(now, issues);
@@ -305,6 +318,7 @@ std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& i
     if (now.length > Duration::zero()) count(issues, TickIssue::counter_missing);
     return stood_in(now, issues);
   }
+  if (now.old && counter_.mj && now.length > Duration::zero()) return not_due(now);
   const auto joules = Joules(static_cast<double>(*now.counter_mj) / 1000);
   const auto verdict = counter_.watch.judge(joules, now.time);
   if (now.length <= Duration::zero()) {
@@ -319,6 +333,7 @@ std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& i
     return stood_in(now, issues);
   }
   if (!counter_.mj) return counted(now, issues);
+  if (counter_.paced.is_open()) return not_due(now);
   return unmoved(now, issues);
 }
 
@@ -335,6 +350,10 @@ void ClockSummary::add(const Sample& board) {
   IssueCounts uncounted{};
   ++readings;
   if ((board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0) ++capped;
+  if (const auto power = power_of(board, uncounted)) {
+    ++powers;
+    power_w += power->value();
+  }
   if (const auto clock = sound(board.sm_clock, uncounted)) {
     ++clocks;
     clock_mhz += clock->value();
@@ -346,6 +365,8 @@ void ClockSummary::add(const ClockSummary& more) {
   clocks += more.clocks;
   clock_mhz += more.clock_mhz;
   capped += more.capped;
+  powers += more.powers;
+  power_w += more.power_w;
 }
 
 std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys& keys) {
@@ -361,9 +382,16 @@ std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys
   Readings readings{.counter_mj = counter_of(now.board, out.issues),
                     .time = now.board.time,
                     .length = out.tick.length};
+  if (readings.counter_mj) {
+    const Instant read = read_of(now.board, Field::energy).taken;
+    readings.old = counter_.read && read <= *counter_.read;
+    counter_.read = read;
+  }
   counter_.seen = counter_.seen || readings.counter_mj;
   readings.power_mj = integrate(now.board, out.tick.length, out.issues);
   out.tick.energy_mj = step(readings, out.issues);
+  const bool by_power = out.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
+  if (counter_.mj && !by_power) out.counter_mj = *counter_.mj + counter_.paced.ahead_mj();
   watch(now.board);
   const ClockSummary watched = std::exchange(watched_, {});
   (void)sound(now.board.sm_clock, out.issues);  // counts it when it cannot be

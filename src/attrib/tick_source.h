@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attrib/paced_counter.h"
 #include "attrib/tick.h"
 #include "core/counter_watch.h"
 #include "core/tenancy.h"
@@ -50,6 +51,9 @@ using IssueCounts = std::array<std::uint64_t, kTickIssues>;
 struct SourcedTick {
   AttribTick tick;
   IssueCounts issues{};  // in this tick
+  // The energy counter that this and all earlier ticks add up to; empty: this one's energy is not
+  // the counter's.
+  std::optional<std::int64_t> counter_mj;
   // The issues in words, the ones that cost energy first; empty: all as usual.
   std::string reason() const;
 };
@@ -60,6 +64,8 @@ struct ClockSummary {
   int clocks = 0;        // readings that had a clock
   double clock_mhz = 0;  // what those add up to
   int capped = 0;        // readings under the power limit
+  int powers = 0;        // readings that had a power
+  double power_w = 0;    // what those add up to
 
   void add(const Sample& board);
   void add(const ClockSummary& more);
@@ -106,9 +112,12 @@ class TickSource {
     double checked_mj = 0, checked_power_mj = 0;
     Duration checked{};
     bool differs = false;
+    std::optional<Instant> read;  // the newest reading
+    PacedCounter paced;
   };
   struct Readings {
     std::optional<std::int64_t> counter_mj;
+    bool old = false;                // it is that of a reading before: it was not due
     std::optional<double> power_mj;  // power times time since the reading before
     Instant time{};
     Duration length{};
@@ -116,6 +125,7 @@ class TickSource {
   std::optional<std::int64_t> step(const Readings& now, IssueCounts& issues);
   std::optional<std::int64_t> counted(const Readings& now, IssueCounts& issues);
   std::int64_t unmoved(const Readings& now, IssueCounts& issues);
+  std::int64_t not_due(const Readings& now);
   std::optional<std::int64_t> stood_in(const Readings& now, IssueCounts& issues);
   void hold_power(const Readings& now);
   void forget_step();

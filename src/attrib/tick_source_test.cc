@@ -125,6 +125,32 @@ RC_GTEST_PROP(TickSource, SplitsAddUpToTheCounterPiecewise, ()) {
   RC_ASSERT(got == wanted);
 }
 
+// The counter of a driver that takes long for it, read each fifth tick: the ticks between have
+// energy by power, which counts as the counter's, and together they are what it says.
+TEST(TickSource, ACounterThatIsNotDueIsNotMissing) {
+  TickSource source;
+  std::int64_t given = 0;
+  Instant time{}, read{};
+  constexpr double kWatts = 400, kPowerIsOff = 1.02;
+  for (int i = 0; i <= 100; ++i, time += std::chrono::seconds(1)) {
+    if (i % 5 == 0) read = time;
+    Tenancy now;
+    now.board.time = time;
+    now.board.power_instant = Watts(kPowerIsOff * kWatts);
+    now.board.energy = Joules(1000 + kWatts * seconds(read.time_since_epoch()));
+    if (read != time) now.board.read_apart = {{Field::energy, read, "nvml"}};
+    const auto tick = source.next(now, {});
+    if (!tick) continue;
+    given += *tick->tick.energy_mj;
+    EXPECT_EQ(tick->reason(), "") << i;
+    EXPECT_NEAR(static_cast<double>(*tick->tick.energy_mj), 1000 * kWatts, 45'000) << i;
+    ASSERT_TRUE(tick->counter_mj);
+    EXPECT_EQ(*tick->counter_mj, 1'000'000 + given) << i;
+  }
+  // But for the last part of what the last reading said.
+  EXPECT_NEAR(static_cast<double>(given), 100 * 1000 * kWatts, 60'000);
+}
+
 // Without a counter: no part of a millijoule is lost on the way.
 RC_GTEST_PROP(TickSource, PowerTimesTimeKeepsItsRemainder, ()) {
   TickSource source;

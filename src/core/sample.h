@@ -86,7 +86,8 @@ struct GpuProcess {
   std::int64_t pid = 0;
   std::string name;  // empty when it may not be read
   std::optional<double> memory_bytes;
-  // The driver's means since it was last asked, of the whole GPU's time; integer percent.
+  // The driver's means since it was last read, of the whole GPU's time; integer percent. Of a
+  // process that has the GPU alone, the GPU's utilisation.
   std::optional<Fraction> sm_utilisation, memory_utilisation;
   std::optional<int> gpu_instance;  // with MIG: where it runs
   bool computes = true;             // false: graphics only

@@ -1,11 +1,13 @@
 // Reading a GPU. Writing is another interface on purpose: see clock_control.h.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/result.h"
 #include "core/capability.h"
+#include "core/driver_costs.h"
 #include "core/sample.h"
 #include "core/tenancy.h"
 
@@ -17,6 +19,9 @@ class TelemetrySource {
 
   // What the GPU is and offers; fixed for the life of the source.
   virtual const Capability& capability() const = 0;
+
+  // The CPU time of its calls so far; null: it has no driver.
+  virtual std::shared_ptr<const DriverCosts> costs() const { return nullptr; }
 
   // Says that read(plan) comes next: a source with a thread of its own begins at once.
   virtual void start_reading(const ReadPlan&) {}

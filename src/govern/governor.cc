@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace derate {
+namespace {
+
+// Of a core, for the expensive fields of a GPU that is only observed.
+constexpr double kObservedDriverShare = 0.0015;
+
+}  // namespace
 
 Governor::Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options)
     : clock_(clock), options_(options) {
@@ -14,7 +20,9 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   const Capability& capability = gpu.source->capability();
   const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
   PolicySeat seat{std::move(gpu.policy)};
-  Sampler sampler(*gpu.source, clock_, options_.sampling, seat.policy->needs());
+  SamplerOptions sampling = options_.sampling;
+  if (gpu.observed) sampling.driver_share = std::min(sampling.driver_share, kObservedDriverShare);
+  Sampler sampler(*gpu.source, clock_, sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
   const Schedule schedule{gpu.tick};
@@ -63,6 +71,22 @@ Instant Governor::next_due() const {
   return next;
 }
 
+// An observed GPU without work is read once a second where reading it costs something: nobody
+// decides anything by it.
+void Governor::pace_observed(GpuControlState& state, const std::optional<Sample>& sample) const {
+  constexpr std::chrono::seconds kIdleFor(10), kIdlePeriod(1);
+  constexpr std::chrono::microseconds kCostly(20);
+  const Instant now = clock_.now();
+  if (!sample || sample->gpu_utilisation != Fraction(0)) state.worked = now;
+  if (!state.worked) state.worked = now;
+  const auto costs = state.gpu.source->costs();
+  const bool costly = costs != nullptr && costs->mean(DriverCall::sensors) >= kCostly;
+  const bool idle = costly && now - *state.worked >= kIdleFor;
+  const Duration before = state.schedule.period;
+  state.schedule.period = idle ? std::max<Duration>(state.gpu.tick, kIdlePeriod) : state.gpu.tick;
+  if (state.schedule.period < before) state.schedule.next = now + state.gpu.tick;
+}
+
 void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
   Reading reading = state.sampler.sample(depth);
   Record record;
@@ -76,6 +100,7 @@ void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
     record.sample_error = std::move(reading.failure->message);
   }
   state.busy = record.estimate.gpu_utilisation.value_or(Fraction(0));
+  if (state.gpu.observed) pace_observed(state, record.sample);
   records_.push_back(std::move(record));
 }
 
@@ -131,7 +156,9 @@ std::vector<Forecast> Governor::forecast(std::size_t at, std::span<const double>
   return forecasts(*leader.seat.policy, deltas, leader.gpu.envelope);
 }
 
-void Governor::read_counter_next(std::size_t at) { gpus_[at]->sampler.want_counter(); }
+void Governor::read_counter_next(std::size_t at, CounterNeed need) {
+  gpus_[at]->sampler.want_counter(need);
+}
 
 void Governor::add(GovernedGpu gpu) { gpus_.push_back(make_state(std::move(gpu))); }
 

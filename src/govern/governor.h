@@ -53,7 +53,7 @@ class Governor {
   // `ReadDepth::all` ticks all of them and reads the expensive fields too.
   std::span<const Record> tick(ReadDepth depth = ReadDepth::due);
   // A tick of the GPU at `at` soon reads its energy counter, if that can have moved.
-  void read_counter_next(std::size_t at);
+  void read_counter_next(std::size_t at, CounterNeed need = CounterNeed::now);
   // When the next GPU is due.
   Instant next_due() const;
 
@@ -97,13 +97,15 @@ class Governor {
     Actuator actuator;
     WorkStatus work = {};
     std::vector<EnvelopeBound> bounds = {};
-    Fraction busy{0};  // at its last tick
+    Fraction busy{0};                    // at its last tick
+    std::optional<Instant> worked = {};  // when it last had work, of one that is observed
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
   std::vector<GroupGpu> group_gpus();
   std::vector<bool> all_due(ReadDepth depth);
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
+  void pace_observed(GpuControlState& state, const std::optional<Sample>& sample) const;
   void bound(GpuControlState& state, Record& record, GroupGpu& gpu);
   void act(GpuControlState& state, Record& record, const GroupGpu& gpu);
 

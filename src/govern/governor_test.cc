@@ -254,6 +254,8 @@ class ScriptedGpu final : public TelemetrySource {
     return sample;
   }
   Result<std::vector<GpuProcess>> processes() override { return std::vector<GpuProcess>{}; }
+  std::shared_ptr<const DriverCosts> costs() const override { return cost; }
+  std::shared_ptr<DriverCosts> cost;  // null: nothing
   Sample sample;
 
  private:
@@ -291,6 +293,32 @@ class RulesTest : public testing::Test {
   Decision wish_ = Decision::set(1207_MHz, {"wish", {}});
   std::optional<Governor> governor_;
 };
+
+// A GPU that is only observed and has no work is read once a second if a reading costs the driver
+// time.
+TEST_F(RulesTest, AnObservedGpuWithoutWorkIsReadSeldom) {
+  gpu_.cost = std::make_shared<DriverCosts>();
+  gpu_.cost->add(DriverCall::sensors, std::chrono::microseconds(50));
+  std::vector<GovernedGpu> gpus;
+  gpus.push_back({&gpu_, nullptr, std::make_unique<WishPolicy>(wish_), false,
+                  *make_envelope(gpu_.capability())});
+  gpus.back().observed = true;
+  gpus.back().tick = 100ms;
+  governor_.emplace(std::move(gpus), clock_);
+  const auto readings = [&](Fraction busy) {
+    gpu_.sample.gpu_utilisation = busy;
+    std::size_t out = 0;
+    for (int i = 0; i < 200; ++i) {
+      clock_.advance(100ms);
+      out += governor_->tick().size();
+    }
+    return out;
+  };
+  EXPECT_EQ(readings(percent(50)), 200u);
+  EXPECT_NEAR(static_cast<double>(readings(percent(0))), 110, 3);  // ten seconds, then each one
+  EXPECT_NEAR(static_cast<double>(readings(percent(0))), 20, 2);
+  EXPECT_GE(readings(percent(50)), 190u);
+}
 
 TEST_F(RulesTest, ParksAfterASecondWithoutAKernelAndWakesAtOnce) {
   start(false);

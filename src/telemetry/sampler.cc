@@ -6,7 +6,11 @@ namespace derate {
 
 Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options,
                  std::span<const FieldNeed> needs)
-    : source_(source), clock_(clock), options_(options) {
+    : source_(source),
+      clock_(clock),
+      options_(options),
+      needs_(needs.begin(), needs.end()),
+      costs_(source.costs()) {
   const auto as_often = [](Duration& every, Duration within) { every = std::min(every, within); };
   for (const auto& [field, within] : needs) {
     if (field == Field::energy) as_often(options_.energy_every, within);
@@ -15,10 +19,38 @@ Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& op
   }
 }
 
+// By what factor the expensive fields are read more seldom than the options say.
+double Sampler::stretch() const {
+  if (costs_ == nullptr) return 1;
+  const auto share = [&](DriverCall call, Duration every) {
+    const Duration cost = costs_->mean(call);
+    return cost < kDearCall ? 0 : seconds(cost) / seconds(every);
+  };
+  const double all = share(DriverCall::energy, options_.energy_every) +
+                     share(DriverCall::activity, options_.activity_every) +
+                     share(DriverCall::processes, options_.processes_every);
+  return std::max(1.0, all / (idle_ ? options_.idle_driver_share : options_.driver_share));
+}
+
+// A need of the policy is kept, whatever it costs.
+Duration Sampler::paced(Field field, Duration every) const {
+  constexpr std::chrono::seconds kSeldom(10);
+  auto most = std::max<Duration>(every, kSeldom);
+  for (const FieldNeed& need : needs_)
+    if (need.field == field) most = std::max(every, std::min(most, need.within));
+  return std::min(from_seconds(seconds(every) * stretch()), most);
+}
+
+void Sampler::want_counter(CounterNeed need) {
+  counter_wanted_ = counter_wanted_ || need == CounterNeed::now || stretch() <= 1;
+}
+
 // The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
 // a little early is on time: loop and schedule often have the same period.
 bool Sampler::due(Instant& next, Duration every, Instant now) const {
   const Instant about = now + every / 10;
+  // A pace that has become quicker holds at once.
+  if (next != Instant::min() && next > now + every + every / 10) next = now + every;
   if (next != Instant::min() && about < next) return false;
   next = next == Instant::min() ? now + every : next + ((about - next) / every + 1) * every;
   return true;
@@ -31,14 +63,16 @@ void Sampler::start(ReadDepth depth) {
   // As with what is due: a little early is on time.
   const bool moved = !counter_read_ || now + kCounterStep / 10 - *counter_read_ >= kCounterStep;
   const bool wanted = counter_wanted_ && moved;
-  plan.energy = due(next_energy_, options_.energy_every, now) || all || wanted;
-  if (wanted) next_energy_ = now + options_.energy_every;  // read no more often for it
+  const Duration energy_every = paced(Field::energy, options_.energy_every);
+  plan.energy = due(next_energy_, energy_every, now) || all || wanted;
+  if (wanted) next_energy_ = now + energy_every;  // read no more often for it
   if (plan.energy) {
     counter_read_ = now;
     counter_wanted_ = false;
   }
-  plan.activity = due(next_activity_, options_.activity_every, now) || all;
-  plan.processes = due(next_processes_, options_.processes_every, now) || all;
+  plan.activity = due(next_activity_, paced(Field::activity, options_.activity_every), now) || all;
+  plan.processes =
+      due(next_processes_, paced(Field::tenants, options_.processes_every), now) || all;
   started_ = plan;
   source_.start_reading(plan);
 }
@@ -65,6 +99,7 @@ Reading Sampler::sample(ReadDepth depth) {
   if (sample.ok()) {
     note_origins(*sample);
     newest_ = *sample;
+    idle_ = sample->gpu_utilisation == Fraction(0);
     reading.fresh = *std::move(sample);
   } else {
     reading.failure = std::move(sample).error();

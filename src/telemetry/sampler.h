@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/clock.h"
 #include "core/sample.h"
@@ -19,6 +21,9 @@ struct SamplerOptions {
   Duration activity_every = std::chrono::milliseconds(200);
   // Processes come and go in seconds.
   Duration processes_every = std::chrono::seconds(1);
+  // Of a core, that the driver may take for these three together; and while the GPU has no work. If
+  // they would cost more they are read more seldom, all by the same factor.
+  double driver_share = 0.006, idle_driver_share = 0.0005;
 };
 
 // The energy counter moves in such steps (docs/sensors.md): reading it sooner tells nothing new.
@@ -29,6 +34,8 @@ enum class ReadDepth : std::uint8_t {
   due,  // those of the expensive fields whose time has come
   all,  // all of them, as at the start and end of a run
 };
+
+enum class CounterNeed : std::uint8_t { now, if_cheap };
 
 struct Reading {
   std::optional<Sample> fresh;   // read just now
@@ -46,17 +53,23 @@ class Sampler {
   // Begins the read that the next sample() finishes; a caller with many GPUs starts them all first.
   void start(ReadDepth depth = ReadDepth::due);
   // The next read that comes a step of the counter after its last reading has the counter, too.
-  void want_counter() { counter_wanted_ = true; }
+  // if_cheap: unless the driver takes long for it.
+  void want_counter(CounterNeed need = CounterNeed::now);
   // One read; of one that start() began, `depth` is that of start().
   Reading sample(ReadDepth depth = ReadDepth::due);
 
  private:
   bool due(Instant& next, Duration every, Instant now) const;
+  double stretch() const;
+  Duration paced(Field field, Duration every) const;
   void note_origins(const Sample& sample);
 
   TelemetrySource& source_;
   Clock& clock_;
   SamplerOptions options_;
+  std::vector<FieldNeed> needs_;
+  std::shared_ptr<const DriverCosts> costs_;  // null: reading costs nothing
+  bool idle_ = false;                         // the last reading had no work
   Instant next_energy_ = Instant::min(), next_activity_ = Instant::min(),
           next_processes_ = Instant::min();
   std::optional<Instant> counter_read_;

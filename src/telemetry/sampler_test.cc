@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -26,7 +27,9 @@ class FakeSource final : public TelemetrySource {
     return sample;
   }
   Result<std::vector<GpuProcess>> processes() override { return std::vector<GpuProcess>{}; }
+  std::shared_ptr<const DriverCosts> costs() const override { return cost; }
 
+  std::shared_ptr<DriverCosts> cost;  // null: nothing
   std::vector<ReadPlan> plans;
   bool broken = false;
   Duration age{};
@@ -69,6 +72,65 @@ TEST_F(SamplerTest, ReadsEnergyAndProcessesOnceASecondAndActivityEvery200Ms) {
   EXPECT_EQ(reads.energy, (std::vector{0, 900, 1900, 2900}));  // a tenth early is on time
   EXPECT_EQ(reads.activity, every(200, 3000));
   EXPECT_EQ(reads.processes, reads.energy);
+}
+
+// An H200's driver takes 4.5 ms of CPU for the counter and 1.5 ms for the activity.
+struct Spent {
+  double share = 0;  // of a core, for the expensive fields
+  std::size_t counters = 0;
+};
+Spent spent_in_a_minute(const SamplerOptions& options, Fraction busy,
+                        std::span<const FieldNeed> needs = {}) {
+  FakeClock clock;
+  FakeSource source(clock);
+  source.cost = std::make_shared<DriverCosts>();
+  source.cost->add(DriverCall::energy, 4500us);
+  source.cost->add(DriverCall::activity, 1500us);
+  source.extra = [&](Sample& sample) { sample.gpu_utilisation = busy; };
+  Sampler sampler(source, clock, options, needs);
+  for (int i = 0; i < 600; ++i, clock.advance(100ms)) {
+    sampler.want_counter(CounterNeed::if_cheap);
+    (void)sampler.sample();
+  }
+  Spent out;
+  for (const ReadPlan& plan : source.plans) {
+    out.counters += plan.energy ? 1 : 0;
+    out.share += (plan.energy ? 0.0045 : 0) + (plan.activity ? 0.0015 : 0);
+  }
+  out.share /= 60;
+  return out;
+}
+
+TEST_F(SamplerTest, ADriverThatTakesLongIsAskedMoreSeldom) {
+  const SamplerOptions options;
+  const Spent busy = spent_in_a_minute(options, percent(90));
+  EXPECT_LT(busy.share, 1.2 * options.driver_share);
+  EXPECT_GT(busy.share, 0.7 * options.driver_share);
+  EXPECT_GT(busy.counters, 15u);
+  EXPECT_LT(spent_in_a_minute(options, percent(0)).share, 0.0012);  // each ten seconds
+  // A policy that needs the activity each 0.2 s has it.
+  const FieldNeed needs[] = {{Field::activity, 200ms}};
+  EXPECT_GT(spent_in_a_minute(options, percent(90), needs).share, 0.007);
+}
+
+// Work that begins is not waited for at the pace of an idle GPU.
+TEST_F(SamplerTest, WhenWorkBeginsThePaceIsQuickAtOnce) {
+  source_.cost = std::make_shared<DriverCosts>();
+  source_.cost->add(DriverCall::energy, 4500us);
+  Fraction busy(0);
+  source_.extra = [&](Sample& sample) { sample.gpu_utilisation = busy; };
+  Sampler sampler(source_, clock_);
+  std::vector<int> read;
+  for (int at = 0; at < 40'000; at += 100, clock_.advance(100ms)) {
+    busy = Fraction(at < 20'000 ? 0 : 1);
+    (void)sampler.sample();
+    if (source_.plans.back().energy) read.push_back(at);
+  }
+  const auto late = std::find_if(read.begin(), read.end(), [](int at) { return at > 20'000; });
+  ASSERT_NE(late, read.end());
+  EXPECT_LE(*late, 21'500);
+  EXPECT_GE(std::count_if(read.begin(), read.end(), [](int at) { return at > 20'000; }), 15);
+  EXPECT_LE(std::count_if(read.begin(), read.end(), [](int at) { return at < 20'000; }), 4);
 }
 
 TEST_F(SamplerTest, KeepsThePhaseAfterALateTick) {

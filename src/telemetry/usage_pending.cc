@@ -67,7 +67,7 @@ void UsagePending::add_unallocated(const std::string& gpu, const UsageSavings& s
 }
 
 void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
-                       const UsageSavings& savings, std::optional<Joules> counter) {
+                       const UsageSavings& savings) {
   const WallTime bucket = usage_bucket(now);
   const std::string& uuid = gpu.id().uuid;
   UsageBoardSums& sums = board(bucket, uuid).sums;
@@ -79,7 +79,7 @@ void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& t
   }
   const Split& split = *tick.split;
   const bool by_power = tick.sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
-  if (counter && !by_power) counters_[uuid].counter_mj = std::llround(counter->value() * 1000);
+  counters_[uuid].counter_mj = tick.sourced.counter_mj;
   sums.add({.board_mj = split.board_mj,
             .unallocated_mj = split.unallocated_mj,
             .by_power_mj = by_power ? split.board_mj : 0,

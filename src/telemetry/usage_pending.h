@@ -18,9 +18,9 @@ class UsagePending {
   static constexpr std::size_t kMost = 100'000;
 
   // Adds a tick that ended at `now`, and the saving on that GPU since the tick before, which is
-  // divided like the tick's energy. `counter`: the board's energy counter at the tick's end.
+  // divided like the tick's energy.
   void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
-           const UsageSavings& savings = {}, std::optional<Joules> counter = {});
+           const UsageSavings& savings = {});
   // What was saved and belongs to no tick: nobody's.
   void add_unallocated(const std::string& gpu, const UsageSavings& savings, WallTime now);
   // Takes back rows that could not be written.

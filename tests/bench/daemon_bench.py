@@ -3,7 +3,7 @@
 late its rounds begin while one GPU's calls hang, and how long restoring takes. For people to run:
 it prints and judges nothing.
 
-    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S]
+    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S] [--driver-cpu]
 """
 import argparse
 import json
@@ -21,11 +21,13 @@ GPUS = 8
 class House:
     """A server of simulated GPUs and a daemon over them, in a folder of their own."""
 
-    def __init__(self, build, folder, chip):
+    def __init__(self, build, folder, chip, driver_cpu):
         self.build = build
         self.env = dict(os.environ, DERATE_SIM=f"{folder}/sim", DERATE_RUN_DIR=f"{folder}/run",
                         DERATE_STATE_DIR=f"{folder}/state", DERATE_CONFIG=f"{folder}/derate.toml",
                         DERATE_NVML_LIBRARY=f"{build}/fakenvml/libnvidia-ml.so.1")
+        if driver_cpu:
+            self.env["DERATE_SIM_CPU"] = "h200"
         Path(f"{folder}/derate.toml").write_text(
             '[governor]\npolicy = "geepafs"\ngovern = true\n[policy.geepafs]\ntick = 0.1\n',
             encoding="utf-8")
@@ -103,9 +105,12 @@ def main():
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--scrape-every", type=float, default=15, metavar="S",
                         help="of /metrics; the history is kept all the time")
+    parser.add_argument("--driver-cpu", action="store_true",
+                        help="the stand-in's calls take the CPU time of an H200's driver")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        house = House(options.build.resolve(), folder, options.chip)
+        house = House(options.build.resolve(), folder, options.chip,
+                      options.driver_cpu)
         try:
             measure(house, options)
         finally:

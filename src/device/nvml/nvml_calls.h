@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/units.h"
+#include "core/driver_costs.h"
 #include "device/nvml/nvml_library.h"
 
 namespace derate {
@@ -29,6 +31,15 @@ inline std::optional<Fraction> nvml_share(double percents) {
   constexpr double kPercentMax = 110;
   if (!(percents >= 0 && percents <= kPercentMax)) return std::nullopt;
   return percent(std::min(100.0, percents));
+}
+
+// Returns what `call` returns, and adds the CPU time that it took to `costs`.
+template <class Call>
+auto timed(DriverCosts& costs, DriverCall what, Call&& call) {
+  const Duration before = thread_cpu_time();
+  auto out = call();
+  costs.add(what, thread_cpu_time() - before);
+  return out;
 }
 
 // The calls of one reading: makes each one that the driver has while the GPU is there, and

@@ -241,26 +241,9 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open_uuid(
   return Error{Errc::not_found, uuid + ": the GPUs changed places while it was opened"};
 }
 
-Result<Sample> NvmlDevice::read(const ReadPlan& plan) { return read_at(clock_.now(), plan); }
-
-Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
+// Those that cost microseconds.
+void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
   const NvmlFunctions& nvml = library_->functions();
-  NvmlCalls calls(*library_);
-  Sample sample;
-  sample.source = SampleSource::nvml;
-  sample.time = now;  // the clock is not asked again: a call below may outlast its owner
-
-  // First GPM, whose window is timed, last the energy counter, which takes milliseconds.
-  if (plan.activity && gpm_ != nullptr) {
-    auto activity = gpm_->read(sample.time);
-    if (activity.ok()) {
-      sample.activity = *activity;
-      if (has(sample, Field::activity)) sample.read_apart = {{Field::activity, now, "gpm"}};
-    } else {
-      calls.fail(activity.error());
-    }
-  }
-
   nvml::Utilization utilisation{};
   if (calls.ok("nvmlDeviceGetUtilizationRates", nvml.utilization, device_, &utilisation)) {
     sample.gpu_utilisation = nvml_share(utilisation.gpu);
@@ -283,13 +266,48 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
   if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
       wide != nvml::kNotAvailable64)
     sample.throttle_reasons = wide;
-  if (plan.processes) sample.tenants = count_computing(calls, nvml, device_);
-  if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
+}
+
+void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
+  unsigned long long wide = 0;
+  const Duration before = thread_cpu_time();
+  if (calls.ok("nvmlDeviceGetTotalEnergyConsumption", library_->functions().energy, device_, &wide))
     sample.energy = joules(wide);
+  costs_->add(DriverCall::energy, thread_cpu_time() - before);
+  counter_.reset();
+  if (sample.energy) counter_ = {*sample.energy, sample.time};
+}
+
+Result<Sample> NvmlDevice::read(const ReadPlan& plan) { return read_at(clock_.now(), plan); }
+
+Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
+  NvmlCalls calls(*library_);
+  Sample sample;
+  sample.source = SampleSource::nvml;
+  sample.time = now;  // the clock is not asked again: a call below may outlast its owner
+
+  // First GPM, whose window is timed, last the energy counter, which takes milliseconds.
+  if (plan.activity && gpm_ != nullptr) {
+    auto activity = timed(*costs_, DriverCall::activity, [&] { return gpm_->read(sample.time); });
+    if (activity.ok()) {
+      sample.activity = *activity;
+      if (has(sample, Field::activity)) sample.read_apart = {{Field::activity, now, "gpm"}};
+    } else {
+      calls.fail(activity.error());
+    }
+  }
+  const Duration before = thread_cpu_time();
+  read_sensors(calls, sample);
+  works_ = sample.gpu_utilisation != Fraction(0);
+  costs_->add(DriverCall::sensors, thread_cpu_time() - before);
+  if (plan.processes)
+    sample.tenants = timed(*costs_, DriverCall::processes,
+                           [&] { return count_computing(calls, library_->functions(), device_); });
+  if (plan.energy) read_energy(calls, sample);
 
   // Asked as often as the expensive fields: a GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
-  const auto mig = plan.energy && mig_ ? read_mig(calls, nvml, device_) : mig_;
+  const auto mig = plan.energy && mig_ ? read_mig(calls, library_->functions(), device_) : mig_;
   if (auto error = calls.error()) return *std::move(error);
   mig_changed_ = mig_changed_ || (mig && mig != mig_);
   if (mig_changed_)
@@ -299,13 +317,20 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
 }
 
 Result<std::vector<GpuProcess>> NvmlDevice::processes() {
-  const WallTime wall = clock_.wall_now();  // as in read_at()
-  auto processes = TRY(list_processes(*library_, device_, mig_.value_or(false)));
-  const Utilisations used =
-      read_utilisations(library_->functions(), device_, wall, processes_seen_);
+  const Instant now = clock_.now();  // as in read_at()
+  const WallTime wall = clock_.wall_now();
+  auto processes = TRY(timed(*costs_, DriverCall::processes, [&] {
+    return list_processes(*library_, device_, mig_.value_or(false));
+  }));
+  if (processes_pace_.is_due(processes.size(), processes_seen_, now)) {
+    processes_pace_.begin(processes_seen_, now, wall);
+    used_ = timed(*costs_, DriverCall::utilisation, [&] {
+      return read_utilisations(library_->functions(), device_, wall, processes_seen_);
+    });
+  }
   for (GpuProcess& process : processes) {
-    const auto of_process = used.by_pid.find(process.pid);
-    if (of_process == used.by_pid.end() || !of_process->second) continue;
+    const auto of_process = used_.by_pid.find(process.pid);
+    if (of_process == used_.by_pid.end() || !of_process->second) continue;
     process.sm_utilisation = of_process->second->sm;
     process.memory_utilisation = of_process->second->memory;
   }
@@ -316,15 +341,37 @@ Result<Tenancy> NvmlDevice::tenancy() {
   const Instant now = clock_.now();  // as in read_at()
   const WallTime wall = clock_.wall_now();
   if (tenants_ == nullptr)
-    tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false));
+    tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false), costs_);
   auto tenants = tenants_->read(now, wall);
+  const bool counts = is_counter_due(now);
+  const auto counter = counter_;
   // Its errors go first: it knows that the MIG mode was changed.
-  Sample board = TRY(read_at(now, {.energy = true, .activity = false, .processes = true}));
+  Sample board = TRY(read_at(now, {.energy = counts, .activity = false, .processes = false}));
   Tenancy out = TRY(std::move(tenants));
+  if (!counts) {
+    board.energy = counter->energy;
+    board.read_apart.push_back({Field::energy, counter->taken, "nvml"});
+  }
   board.activity = out.board.activity;
+  if (capability_.process_list) board.tenants = computing(out.processes);
   out.board = std::move(board);
+  if (out.processes.size() == 1 && !out.mig && !out.processes[0].sm_utilisation) {
+    out.processes[0].sm_utilisation = out.board.gpu_utilisation;
+    out.processes[0].memory_utilisation = out.board.memory_utilisation;
+  }
   tenants_->look_around(now);
   return out;
+}
+
+// If a reading of the counter costs much, a survey has it less often than it is made: between two
+// readings power gives the energy (attrib/paced_counter.h).
+bool NvmlDevice::is_counter_due(Instant now) const {
+  constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
+  constexpr std::chrono::seconds kMost(10);
+  const Duration cost = costs_->mean(DriverCall::energy);
+  if (!counter_ || cost < kDearCall) return true;
+  const double share = works_ ? kShare : kIdleShare;
+  return now - counter_->taken >= std::min<Duration>(from_seconds(seconds(cost) / share), kMost);
 }
 
 // A handle can come to mean another GPU, after a reset or when one fell off the bus.

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "device/clock_control.h"
 #include "device/nvml/gpm.h"
+#include "device/nvml/nvml_calls.h"
 #include "device/nvml/nvml_library.h"
 #include "device/nvml/nvml_tenants.h"
 #include "device/telemetry_source.h"
@@ -26,6 +27,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
                                                        const std::string& uuid, const Clock& clock);
 
   const Capability& capability() const override { return capability_; }
+  std::shared_ptr<const DriverCosts> costs() const override { return costs_; }
   Result<Sample> read(const ReadPlan& plan) override;
   // Everything that computes or draws on the GPU, ascending by pid.
   Result<std::vector<GpuProcess>> processes() override;
@@ -42,6 +44,9 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
 
  private:
   Result<Sample> read_at(Instant now, const ReadPlan& plan);
+  void read_sensors(NvmlCalls& calls, Sample& sample) const;
+  void read_energy(NvmlCalls& calls, Sample& sample);
+  bool is_counter_due(Instant now) const;
   Result<void> check_identity() const;
   Result<void> check_supported(Megahertz clock) const;
   template <class... P, class... A>
@@ -56,7 +61,16 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   std::unique_ptr<Gpm> gpm_;  // null when the GPU has none
   std::optional<bool> mig_;   // as it was when the GPU was opened
   bool mig_changed_ = false;
+  std::shared_ptr<DriverCosts> costs_ = std::make_shared<DriverCosts>();
+  struct Counter {
+    Joules energy{};
+    Instant taken{};
+  };
+  std::optional<Counter> counter_;  // as last read
+  bool works_ = true;               // as the last reading says
   UtilisationsSeen processes_seen_;
+  Utilisations used_;  // as processes() read it last
+  UsagePace processes_pace_{std::chrono::seconds(5)};
   std::unique_ptr<NvmlTenants> tenants_;  // null until the first request
 };
 

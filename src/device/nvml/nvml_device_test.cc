@@ -364,11 +364,19 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   EXPECT_FALSE(by_pid[self].sm_utilisation);
   EXPECT_FALSE(by_pid[self].name.empty());  // from /proc, as NVML does not know it
 
-  // Nothing new since: nobody worked.
+  // For five seconds the driver is not called again.
+  gpu.asked_since = 7;
+  const auto soon = *device->processes();
+  for (const auto& process : soon)
+    EXPECT_EQ(process.sm_utilisation, by_pid[process.pid].sm_utilisation);
+  EXPECT_EQ(gpu.asked_since, 7u);
+
+  // Nothing new in the last second: nobody worked.
+  clock.advance(std::chrono::seconds(5));
   const auto later = *device->processes();
   EXPECT_EQ(later.size(), 3u);
   for (const auto& process : later) EXPECT_FALSE(process.sm_utilisation);
-  EXPECT_EQ(gpu.asked_since, 10'000'000u);
+  EXPECT_EQ(gpu.asked_since, 3'604'000'000u);  // an hour and four seconds
 }
 
 // NVML counts a GPU that a device cgroup denies to this process; the GPU is not listed. A GPU that

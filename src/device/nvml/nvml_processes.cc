@@ -200,6 +200,13 @@ std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
   return static_cast<int>(pids.size());
 }
 
+int computing(std::span<const GpuProcess> processes) {
+  std::set<std::int64_t> pids;
+  for (const GpuProcess& process : processes)
+    if (process.computes) pids.insert(process.pid);
+  return static_cast<int>(pids.size());
+}
+
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen) {
   using std::chrono::microseconds;
@@ -235,6 +242,28 @@ Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, W
     out.by_pid[sample.pid] = Utilisations::Used{percent(sample.sm), percent(sample.memory)};
   }
   return out;
+}
+
+bool UsagePace::is_due(std::size_t listed, const UtilisationsSeen& seen, Instant now) {
+  constexpr std::chrono::seconds kAlone(10);
+  const bool strangers = !seen.unlisted.empty();
+  const bool alone = listed == 1 && !strangers;
+  const Duration every = alone ? std::max<Duration>(every_, kAlone) : every_;
+  const bool wanted = listed > 0 || strangers;
+  const bool due = !read_ || (wanted && now - *read_ >= every);
+  passed_over_ = passed_over_ || !due;
+  return due;
+}
+
+void UsagePace::begin(UtilisationsSeen& seen, Instant now, WallTime wall) {
+  using std::chrono::microseconds;
+  constexpr std::chrono::seconds kWindow(1);
+  if (passed_over_) {
+    const auto from = std::chrono::floor<microseconds>((wall - kWindow).time_since_epoch()).count();
+    seen.time_us = std::max<unsigned long long>(seen.time_us, std::max<std::int64_t>(0, from));
+  }
+  passed_over_ = false;
+  read_ = now;
 }
 
 void put_utilisations(const Utilisations& used, UtilisationsSeen& seen,

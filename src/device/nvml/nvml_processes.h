@@ -37,6 +37,9 @@ bool lists_processes(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device d
 std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
                                    nvml::Device device);
 
+// The same of a list.
+int computing(std::span<const GpuProcess> processes);
+
 struct Utilisations {
   struct Used {
     Fraction sm, memory;
@@ -59,6 +62,24 @@ struct UtilisationsSeen {
 // is reset.
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen);
+// When the utilisation of processes is worth its cost. If one process alone is listed and nobody
+// else is sampled, the GPU's utilisation is its own.
+class UsagePace {
+ public:
+  // `every`: no sooner than that after the last reading, but for one process, which is looked at
+  // each 10 s.
+  explicit UsagePace(Duration every = {}) : every_(every) {}
+  // Of a list of so many, for each time that they might be read.
+  bool is_due(std::size_t listed, const UtilisationsSeen& seen, Instant now);
+  // Before a reading. After times that were passed over the samples of the last second count.
+  void begin(UtilisationsSeen& seen, Instant now, WallTime wall);
+
+ private:
+  Duration every_;
+  std::optional<Instant> read_;
+  bool passed_over_ = false;  // since then
+};
+
 // Fills in the utilisation of each process. A process without a sample did nothing. If processes
 // that are in no list are sampled repeatedly, list and samples belong to different PID namespaces,
 // and processes without a sample stay unknown.

@@ -5,8 +5,16 @@
 
 namespace derate {
 
-NvmlTenants::NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig)
-    : library_(library), device_(device), mig_(mig) {
+namespace {
+
+// The board's own activity without MIG: no method of the service uses it, recordings keep it.
+constexpr std::chrono::seconds kBoardEvery(10);
+
+}  // namespace
+
+NvmlTenants::NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig,
+                         std::shared_ptr<DriverCosts> costs)
+    : library_(library), device_(device), mig_(mig), costs_(std::move(costs)) {
   auto gpm = Gpm::create(library, device, {.zeros_after = kGpmSureWindow});
   if (gpm.ok()) board_ = *std::move(gpm);
 }
@@ -26,7 +34,7 @@ Result<Tenancy> NvmlTenants::read(Instant now, WallTime wall) {
     out.memory_slices = profiles_->memory_slices;
     out.multiprocessors = profiles_->multiprocessors;
   } else {
-    out.processes = TRY(read_used_processes(wall));
+    out.processes = TRY(read_used_processes(now, wall));
   }
   out.board.activity = TRY(read_board(now));
   for (GpuInstance& instance : out.instances) instance.activity = TRY(read_instance(instance, now));
@@ -80,9 +88,14 @@ Result<std::vector<GpuProcess>> NvmlTenants::read_processes() const {
   return error;
 }
 
-Result<std::vector<GpuProcess>> NvmlTenants::read_used_processes(WallTime wall) {
-  auto processes = TRY(list_processes(library_, device_, false));
-  const Utilisations used = read_utilisations(library_.functions(), device_, wall, seen_);
+Result<std::vector<GpuProcess>> NvmlTenants::read_used_processes(Instant now, WallTime wall) {
+  auto processes = TRY(timed(*costs_, DriverCall::processes,
+                             [&] { return list_processes(library_, device_, false); }));
+  if (!pace_.is_due(processes.size(), seen_, now)) return processes;
+  pace_.begin(seen_, now, wall);
+  const Utilisations used = timed(*costs_, DriverCall::utilisation, [&] {
+    return read_utilisations(library_.functions(), device_, wall, seen_);
+  });
   const bool first = !std::exchange(asked_, true);
   if (first || !used.answered) return processes;  // what was used before is not of this window
   put_utilisations(used, seen_, processes);
@@ -100,7 +113,10 @@ std::set<int> NvmlTenants::strangers(const std::vector<GpuProcess>& processes) c
 
 Result<Activity> NvmlTenants::read_board(Instant now) {
   if (board_ == nullptr) return Activity{};
-  auto activity = board_->read(now);
+  const bool dear = costs_->mean(DriverCall::activity) >= kDearCall;
+  if (!mig_ && dear && board_read_ && now - *board_read_ < kBoardEvery) return Activity{};
+  board_read_ = now;
+  auto activity = timed(*costs_, DriverCall::activity, [&] { return board_->read(now); });
   if (activity.ok() || activity.error().code == Errc::gpu_lost) return activity;
   return Activity{};
 }
@@ -108,7 +124,7 @@ Result<Activity> NvmlTenants::read_board(Instant now) {
 Result<Activity> NvmlTenants::read_instance(const GpuInstance& instance, Instant now) {
   Counters& counters = counters_.at({instance.id, instance.uuid});
   if (counters.gpm == nullptr) return Activity{};
-  auto activity = counters.gpm->read(now);
+  auto activity = timed(*costs_, DriverCall::activity, [&] { return counters.gpm->read(now); });
   const bool failed_before = std::exchange(counters.failed, !activity.ok());
   if (activity.ok() || activity.error().code == Errc::gpu_lost) return activity;
   // The instance may be gone. One that fails on is only one without counters.

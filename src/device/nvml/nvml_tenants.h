@@ -22,7 +22,9 @@ inline constexpr Duration kMigRescan = std::chrono::seconds(10);
 class NvmlTenants {
  public:
   // `library` outlives it; `mig` holds for its life.
-  NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig);
+  // `costs`: of its calls.
+  NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig,
+              std::shared_ptr<DriverCosts> costs);
 
   // Reads the tenancy without the board, of which it has the activity only. `wall`: the time of
   // day, used by samples of processes. Errors: gpu_lost; without MIG those of list_processes();
@@ -43,7 +45,7 @@ class NvmlTenants {
   Result<void> find_instances(Instant now);
   Result<void> rescan(Instant now);
   Result<std::vector<GpuProcess>> read_processes() const;
-  Result<std::vector<GpuProcess>> read_used_processes(WallTime wall);
+  Result<std::vector<GpuProcess>> read_used_processes(Instant now, WallTime wall);
   std::set<int> strangers(const std::vector<GpuProcess>& processes) const;
   Result<Activity> read_board(Instant now);
   Result<Activity> read_instance(const GpuInstance& instance, Instant now);
@@ -51,6 +53,7 @@ class NvmlTenants {
   const NvmlLibrary& library_;
   const nvml::Device device_;
   const bool mig_;
+  std::shared_ptr<DriverCosts> costs_;
   std::unique_ptr<Gpm> board_;  // null when the GPU has none
   // With MIG.
   std::optional<MigProfiles> profiles_;
@@ -61,7 +64,9 @@ class NvmlTenants {
   std::map<std::pair<int, std::string>, Counters> counters_;  // by id and UUID
   // Without MIG.
   UtilisationsSeen seen_;
+  UsagePace pace_;
   bool asked_ = false;
+  std::optional<Instant> board_read_;
 };
 
 }  // namespace derate

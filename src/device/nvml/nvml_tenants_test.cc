@@ -349,6 +349,53 @@ TEST_F(NvmlTenantsTest, AnOldSampleBetweenTwoReadingsIsOfTheTimeBetweenThem) {
   EXPECT_EQ(processes[1].sm_utilisation, percent(99));
 }
 
+// A process that has the GPU alone has its utilisation: the driver's samples, which cost it
+// milliseconds, are read each ten seconds, and each time from when there is another one.
+TEST_F(NvmlTenantsTest, OneProcessAloneHasTheUtilisationOfTheGpu) {
+  gpu.compute = {{10, 1, 0, 0}};
+  gpu.utilization = {.gpu = 63, .memory = 20};
+  gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}};
+  const auto device = open();
+  (void)device->tenancy();
+  gpu.asked_since = 7;
+  for (int i = 0; i < 9; ++i) {
+    const auto processes = processes_after(*device, 1s);
+    EXPECT_EQ(processes[0].sm_utilisation, percent(63));
+    EXPECT_EQ(gpu.asked_since, 7u);
+  }
+  gpu.compute.push_back({11, 1, 0, 0});
+  gpu.process_utilization = {{10, sampled(-500ms), 40, 5, 0, 0},
+                             {11, sampled(-500ms), 50, 5, 0, 0}};
+  const auto processes = processes_after(*device, 1s);
+  EXPECT_EQ(processes[0].sm_utilisation, percent(40));
+  EXPECT_EQ(processes[1].sm_utilisation, percent(50));
+  EXPECT_EQ(gpu.asked_since, sampled(1s));  // not since ten seconds ago
+}
+
+// If the driver takes long for the counter, a survey has the last reading and says when it was.
+TEST_F(NvmlTenantsTest, ACounterThatCostsMuchIsReadMoreSeldom) {
+  NvmlFunctions slow = StagedNvml::functions();
+  static decltype(slow.energy) plain;
+  plain = slow.energy;
+  slow.energy = [](nvml::Device device, unsigned long long* out) {
+    for (const Duration end = thread_cpu_time() + 3ms; thread_cpu_time() < end;) {
+    }
+    return plain(device, out);
+  };
+  gpu.utilization = {.gpu = 63, .memory = 20};
+  gpu.energy = 5000;
+  const auto device = open(slow);
+  int fresh = 0;
+  for (int i = 0; i < 31; ++i) {
+    const auto tenancy = read_after(*device, 1s);
+    ASSERT_TRUE(tenancy->board.energy);
+    fresh += read_of(tenancy->board, Field::energy).taken == tenancy->board.time ? 1 : 0;
+  }
+  EXPECT_GE(fresh, 4);  // 3 ms each 3 s are a thousandth of a core
+  EXPECT_LE(fresh, 12);
+  EXPECT_GE(device->costs()->mean(DriverCall::energy), 3ms);
+}
+
 // If the driver lists no computing processes, those of the graphics list may compute, too.
 TEST_F(NvmlTenantsTest, WhoIsOnlyInTheGraphicsListMayComputeWhereThereIsNoOther) {
   gpu.graphics = {{10, 1, 0, 0}};
@@ -359,7 +406,7 @@ TEST_F(NvmlTenantsTest, WhoIsOnlyInTheGraphicsListMayComputeWhereThereIsNoOther)
 
 // Rubbish whose time is rubbish must not hide what comes later.
 TEST_F(NvmlTenantsTest, TheTimeOfAGarbageEntryIsNotBelieved) {
-  gpu.compute = {{10, 1, 0, 0}};
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
   gpu.process_utilization = {{10, ~0ull, kNotKnown, kNotKnown, 0, 0}};
   const auto device = open();
   (void)device->tenancy();
@@ -382,7 +429,7 @@ TEST_F(NvmlTenantsTest, ATimeBeyondNowIsGarbage) {
 }
 
 TEST_F(NvmlTenantsTest, AClockThatIsSetBackMakesTheMarkBeForgotten) {
-  gpu.compute = {{10, 1, 0, 0}};
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
   gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}};
   const auto device = open();
   (void)device->tenancy();

@@ -123,6 +123,7 @@ Result<std::unique_ptr<NvmlSource>> NvmlSource::create(std::unique_ptr<Telemetry
                                                        ClockControl* control,
                                                        NvmlPatience patience) {
   std::unique_ptr<NvmlSource> source(new NvmlSource(inner->capability(), control, patience));
+  source->costs_ = inner->costs();
   source->shared_->inner = std::move(inner);
 
   // A thread inherits the mask: signals are for the program's main thread.

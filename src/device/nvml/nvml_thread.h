@@ -45,6 +45,7 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   ~NvmlSource() override;
 
   const Capability& capability() const override { return capability_; }
+  std::shared_ptr<const DriverCosts> costs() const override { return costs_; }
   void start_reading(const ReadPlan& plan) override;
   Result<Sample> read(const ReadPlan& plan) override;
   Result<std::vector<GpuProcess>> processes() override;
@@ -90,6 +91,7 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   Error stuck() const;
 
   Capability capability_;
+  std::shared_ptr<const DriverCosts> costs_;
   ClockControl* control_;  // the thread's own, like the source
   NvmlPatience patience_;
   Answer<Sample> started_;

@@ -368,9 +368,9 @@ void Fleet::set_work(std::span<const GpuWork> work) {
   }
 }
 
-void Fleet::read_counter_next(const std::string& uuid) {
+void Fleet::read_counter_next(const std::string& uuid, CounterNeed need) {
   for (std::size_t at = 0; at < gpus_.size(); ++at)
-    if (gpus_[at].uuid() == uuid) governor_->read_counter_next(at);
+    if (gpus_[at].uuid() == uuid) governor_->read_counter_next(at, need);
 }
 
 // --- one GPU -------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Fleet : public TunedGpus {
   // What is known of the work on each GPU from now on, in their order.
   void set_work(std::span<const GpuWork> work);
   // A round soon reads the energy counter of that GPU, where it is here.
-  void read_counter_next(const std::string& uuid);
+  void read_counter_next(const std::string& uuid, CounterNeed need = CounterNeed::now);
 
   // --- who governs what
 

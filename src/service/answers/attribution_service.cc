@@ -141,7 +141,7 @@ void AttributionService::take(AttributedGpu& attributed) {
   ++ticks_;
   const UsageSavings savings = take_saved(attributed.gpu.id().uuid);
   if (options_.on_tick) options_.on_tick({attributed.gpu, *tick, end, savings});
-  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings, tenancy.board.energy);
+  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings);
 }
 
 // On the first reading of a GPU, the energy that its counter gained since a killed run is counted

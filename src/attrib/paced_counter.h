@@ -1,0 +1,29 @@
+// Energy of ticks where the energy counter is read more seldom than ticks come: power times time
+// between two readings, and then what the counter says more or less, in small parts. Over time the
+// ticks add up to the counter.
+#pragma once
+
+#include <cstdint>
+
+namespace derate {
+
+// Millijoules.
+class PacedCounter {
+ public:
+  // Of a tick without a reading, by its power.
+  std::int64_t between(double power_mj);
+  // Of the tick of a reading: what the counter moved since the reading before.
+  std::int64_t at_reading(std::int64_t counted_mj, double power_mj);
+
+  // There were ticks since the last reading, or what it said is not wholly given yet.
+  bool is_open() const { return open_; }
+  // Given to ticks beyond the last reading.
+  std::int64_t ahead_mj() const;
+
+ private:
+  bool open_ = false;
+  double uncounted_mj_ = 0;  // by power, since the last reading
+  double owed_mj_ = 0;       // counted and not given yet; below 0: too much was given
+};
+
+}  // namespace derate
