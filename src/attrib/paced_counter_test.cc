@@ -9,7 +9,7 @@
 namespace derate {
 namespace {
 
-// Whatever power says, ticks and what they are ahead by are the counter, and no tick is negative.
+// Ticks, less what they are ahead by, are the counter, whatever power says. No tick is negative.
 RC_GTEST_PROP(PacedCounter, TicksAddUpToTheCounter, ()) {
   PacedCounter paced;
   std::int64_t given = 0, counted = 0, unread = 0;
