@@ -45,7 +45,13 @@ constexpr double kRegularVariance = 0.35;  // of chance's, where samples and tur
 constexpr double kLastingS = 150;  // errors of a mean over a long time do not last for all of it
 constexpr double kEqualStrength = 1000, kClumpedStrength = 200;  // of equal parts
 
-double log_gamma_ratio(double a, double n) { return std::lgamma(a + n) - std::lgamma(a); }
+// std::lgamma writes the sign of the gamma function, here always +, to a global variable.
+double log_gamma(double value) {
+  int sign = 0;
+  return ::lgamma_r(value, &sign);
+}
+
+double log_gamma_ratio(double a, double n) { return log_gamma(a + n) - log_gamma(a); }
 
 }  // namespace
 

@@ -96,15 +96,15 @@ TEST(SocketCloser, SocketsThatHangAreTheirPersonsTrouble) {
 
 // The peer does not wait for the close.
 TEST(SocketCloser, ThePeerNoticesAtOnce) {
-  std::atomic<bool> answered = false;
-  SocketCloser closer(Where::apart, [&](const UniqueFd&) {
+  const auto answered = std::make_shared<std::atomic<bool>>(false);  // the thread may outlive us
+  SocketCloser closer(Where::apart, [answered](const UniqueFd&) {
     SystemClock clock;
-    while (!answered) clock.sleep_until(clock.now() + 1ms);
+    while (!*answered) clock.sleep_until(clock.now() + 1ms);
   });
   Connection pair = pair_of(SOCK_STREAM);
   closer.close(std::move(pair.ours), kAnn);
   EXPECT_TRUE(hung_up(pair.theirs, 10s));
-  answered = true;
+  *answered = true;
 }
 
 TEST(SocketCloser, WhereNoFileComesItClosesAtOnce) {
