@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
