@@ -30,6 +30,15 @@ std::int64_t PacedCounter::at_reading(std::int64_t counted_mj, double power_mj) 
   return out;
 }
 
+std::int64_t PacedCounter::settle(std::int64_t counted_mj) {
+  owed_mj_ += static_cast<double>(counted_mj) - uncounted_mj_;
+  uncounted_mj_ = 0;
+  const std::int64_t out = std::max(0LL, std::llround(owed_mj_));
+  owed_mj_ -= static_cast<double>(out);
+  open_ = std::abs(owed_mj_) > kNothingMj;
+  return out;
+}
+
 std::int64_t PacedCounter::ahead_mj() const { return std::llround(uncounted_mj_ - owed_mj_); }
 
 }  // namespace derate

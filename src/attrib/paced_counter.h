@@ -15,6 +15,11 @@ class PacedCounter {
   // Of the tick of a reading: what the counter moved since the reading before.
   std::int64_t at_reading(std::int64_t counted_mj, double power_mj);
 
+  // Of a tick of a reading of which no power is known: all that is owed.
+  std::int64_t settle(std::int64_t counted_mj);
+  // Power gave that to ticks before the first call, and no reading has counted it yet.
+  void take_over(std::int64_t ahead_mj) { uncounted_mj_ += static_cast<double>(ahead_mj); }
+
   // There were ticks since the last reading, or what it said is not wholly given yet.
   bool is_open() const { return open_; }
   // Given to ticks beyond the last reading.

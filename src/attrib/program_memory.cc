@@ -60,7 +60,8 @@ std::optional<Belief> ProgramMemory::expected_of(const Program& program) {
 
 void ProgramMemory::load(const std::vector<ProgramWatts>& kept) {
   for (const ProgramWatts& one : kept)
-    if (can_be(one)) programs_[one.id] = {one.runs, one.mean_w, one.spread_w2, ++seen_};
+    if (can_be(one))
+      programs_.try_emplace(one.id, Program{one.runs, one.mean_w, one.spread_w2, ++seen_});
 }
 
 std::vector<ProgramWatts> ProgramMemory::programs() const {

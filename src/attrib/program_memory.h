@@ -20,7 +20,8 @@ class ProgramMemory {
   // Of more programs those that were not seen for the longest time are forgotten.
   static constexpr std::size_t kMost = 1000;
 
-  // Takes in rows that an earlier run has kept, but for values that cannot be.
+  // Takes in rows that an earlier run has kept, but for values that cannot be, and for programs of
+  // which processes have ended since.
   void load(const std::vector<ProgramWatts>& kept);
   // Of what is known now; processes that run are counted in.
   std::vector<ProgramWatts> programs() const;

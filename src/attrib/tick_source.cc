@@ -282,7 +282,8 @@ std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts
   }
   compare(now, difference, issues);
   if (counter_.paced.is_open())
-    return counter_.paced.at_reading(difference, now.power_mj.value_or(0));
+    return now.power_mj ? counter_.paced.at_reading(difference, *now.power_mj)
+                        : counter_.paced.settle(difference);
   counter_.unpaid_mj = 0;  // the counter's step includes it
   const auto debt = std::max<std::int64_t>(0, ahead - difference);
   counter_.ahead_mj = std::min<std::int64_t>(debt, std::llround(counter_.most_ahead_mj));
@@ -304,6 +305,8 @@ std::int64_t TickSource::unmoved(const Readings& now, IssueCounts& issues) {
 // Of a tick in which nobody read the counter, as that costs the driver much.
 std::int64_t TickSource::not_due(const Readings& now) {
   hold_power(now);
+  counter_.paced.take_over(std::exchange(counter_.ahead_mj, 0));
+  counter_.unpaid_mj = 0;  // the next step of the counter has it
   return counter_.paced.between(now.power_mj.value_or(0));
 }
 

@@ -151,6 +151,29 @@ TEST(TickSource, ACounterThatIsNotDueIsNotMissing) {
   EXPECT_NEAR(static_cast<double>(given), 100 * 1000 * kWatts, 60'000);
 }
 
+// The energy of a pause is of the tick after it, not of the seconds that follow.
+TEST(TickSource, APauseBetweenReadingsOfADearCounterIsOneTick) {
+  TickSource source;
+  Instant time{}, read{};
+  constexpr double kWatts = 70;
+  const auto next = [&](Duration after, bool reads) {
+    time += after;
+    if (reads) read = time;
+    Tenancy now;
+    now.board.time = time;
+    now.board.power_instant = Watts(kWatts);
+    now.board.energy = Joules(1000 + kWatts * seconds(read.time_since_epoch()));
+    if (read != time) now.board.read_apart = {{Field::energy, read, "nvml"}};
+    return source.next(now, {});
+  };
+  for (int i = 0; i < 23; ++i) next(std::chrono::seconds(1), i % 5 == 0);
+  const auto pause = next(std::chrono::hours(1), true);
+  EXPECT_NEAR(static_cast<double>(*pause->tick.energy_mj), 3600 * 1000 * kWatts, 200'000);
+  for (int i = 1; i < 10; ++i)
+    EXPECT_NEAR(static_cast<double>(*next(std::chrono::seconds(1), i % 5 == 0)->tick.energy_mj),
+                1000 * kWatts, 20'000);
+}
+
 // Without a counter: no part of a millijoule is lost on the way.
 RC_GTEST_PROP(TickSource, PowerTimesTimeKeepsItsRemainder, ()) {
   TickSource source;

@@ -21,7 +21,10 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
   PolicySeat seat{std::move(gpu.policy)};
   SamplerOptions sampling = options_.sampling;
-  if (gpu.observed) sampling.driver_share = std::min(sampling.driver_share, kObservedDriverShare);
+  if (gpu.observed)
+    sampling.driver_share = std::min(sampling.driver_share, kObservedDriverShare);
+  else
+    sampling.idle_driver_share = sampling.driver_share;  // work that begins is read at once
   Sampler sampler(*gpu.source, clock_, sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});

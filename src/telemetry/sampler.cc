@@ -33,11 +33,12 @@ double Sampler::stretch() const {
 }
 
 // A need of the policy is kept, whatever it costs.
-Duration Sampler::paced(Field field, Duration every) const {
+Duration Sampler::paced(Field field, DriverCall call, Duration every) const {
   constexpr std::chrono::seconds kSeldom(10);
+  if (costs_ == nullptr || costs_->mean(call) < kDearCall) return every;
   auto most = std::max<Duration>(every, kSeldom);
   for (const FieldNeed& need : needs_)
-    if (need.field == field) most = std::max(every, std::min(most, need.within));
+    if (need.field == field) most = std::max(every, std::min(most, need.within / 2));
   return std::min(from_seconds(seconds(every) * stretch()), most);
 }
 
@@ -63,16 +64,20 @@ void Sampler::start(ReadDepth depth) {
   // As with what is due: a little early is on time.
   const bool moved = !counter_read_ || now + kCounterStep / 10 - *counter_read_ >= kCounterStep;
   const bool wanted = counter_wanted_ && moved;
-  const Duration energy_every = paced(Field::energy, options_.energy_every);
+  const Duration energy_every = paced(Field::energy, DriverCall::energy, options_.energy_every);
   plan.energy = due(next_energy_, energy_every, now) || all || wanted;
   if (wanted) next_energy_ = now + energy_every;  // read no more often for it
   if (plan.energy) {
     counter_read_ = now;
     counter_wanted_ = false;
   }
-  plan.activity = due(next_activity_, paced(Field::activity, options_.activity_every), now) || all;
+  plan.activity = due(next_activity_,
+                      paced(Field::activity, DriverCall::activity, options_.activity_every), now) ||
+                  all;
   plan.processes =
-      due(next_processes_, paced(Field::tenants, options_.processes_every), now) || all;
+      due(next_processes_, paced(Field::tenants, DriverCall::processes, options_.processes_every),
+          now) ||
+      all;
   started_ = plan;
   source_.start_reading(plan);
 }

@@ -61,7 +61,7 @@ class Sampler {
  private:
   bool due(Instant& next, Duration every, Instant now) const;
   double stretch() const;
-  Duration paced(Field field, Duration every) const;
+  Duration paced(Field field, DriverCall call, Duration every) const;
   void note_origins(const Sample& sample);
 
   TelemetrySource& source_;

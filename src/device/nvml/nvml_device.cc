@@ -274,8 +274,6 @@ void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
   if (calls.ok("nvmlDeviceGetTotalEnergyConsumption", library_->functions().energy, device_, &wide))
     sample.energy = joules(wide);
   costs_->add(DriverCall::energy, thread_cpu_time() - before);
-  counter_.reset();
-  if (sample.energy) counter_ = {*sample.energy, sample.time};
 }
 
 Result<Sample> NvmlDevice::read(const ReadPlan& plan) { return read_at(clock_.now(), plan); }
@@ -343,19 +341,28 @@ Result<Tenancy> NvmlDevice::tenancy() {
   if (tenants_ == nullptr)
     tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false), costs_);
   auto tenants = tenants_->read(now, wall);
-  const bool counts = is_counter_due(now);
-  const auto counter = counter_;
   // Its errors go first: it knows that the MIG mode was changed.
-  Sample board = TRY(read_at(now, {.energy = counts, .activity = false, .processes = false}));
+  Sample board =
+      TRY(read_at(now, {.energy = is_counter_due(now), .activity = false, .processes = true}));
   Tenancy out = TRY(std::move(tenants));
-  if (!counts) {
-    board.energy = counter->energy;
-    board.read_apart.push_back({Field::energy, counter->taken, "nvml"});
+  // Without power nothing says what was used since the last reading.
+  const bool powered = board.power_instant || board.power_usage || board.power_average;
+  if (!board.energy && counter_ && !powered) {
+    NvmlCalls calls(*library_);
+    read_energy(calls, board);
+  }
+  if (board.energy) {
+    counter_ = {*board.energy, now};
+  } else if (counter_ && powered && !is_counter_due(now)) {
+    board.energy = counter_->energy;
+    board.read_apart.push_back({Field::energy, counter_->taken, "nvml"});
+  } else {
+    counter_.reset();
   }
   board.activity = out.board.activity;
-  if (capability_.process_list) board.tenants = computing(out.processes);
   out.board = std::move(board);
-  if (out.processes.size() == 1 && !out.mig && !out.processes[0].sm_utilisation) {
+  if (out.processes.size() == 1 && !out.mig && !tenants_->has_strangers() &&
+      !out.processes[0].sm_utilisation) {
     out.processes[0].sm_utilisation = out.board.gpu_utilisation;
     out.processes[0].memory_utilisation = out.board.memory_utilisation;
   }

@@ -66,7 +66,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
     Joules energy{};
     Instant taken{};
   };
-  std::optional<Counter> counter_;  // as last read
+  std::optional<Counter> counter_;  // as tenancy() read it last
   bool works_ = true;               // as the last reading says
   UtilisationsSeen processes_seen_;
   Utilisations used_;  // as processes() read it last

@@ -200,13 +200,6 @@ std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
   return static_cast<int>(pids.size());
 }
 
-int computing(std::span<const GpuProcess> processes) {
-  std::set<std::int64_t> pids;
-  for (const GpuProcess& process : processes)
-    if (process.computes) pids.insert(process.pid);
-  return static_cast<int>(pids.size());
-}
-
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen) {
   using std::chrono::microseconds;

@@ -37,9 +37,6 @@ bool lists_processes(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device d
 std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
                                    nvml::Device device);
 
-// The same of a list.
-int computing(std::span<const GpuProcess> processes);
-
 struct Utilisations {
   struct Used {
     Fraction sm, memory;

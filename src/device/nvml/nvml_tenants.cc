@@ -97,9 +97,10 @@ Result<std::vector<GpuProcess>> NvmlTenants::read_used_processes(Instant now, Wa
     return read_utilisations(library_.functions(), device_, wall, seen_);
   });
   const bool first = !std::exchange(asked_, true);
-  if (first || !used.answered) return processes;  // what was used before is not of this window
-  put_utilisations(used, seen_, processes);
-  return processes;
+  if (!used.answered) return processes;
+  auto with_use = processes;
+  put_utilisations(used, seen_, with_use);
+  return first ? processes : with_use;  // what was used before is not of this window
 }
 
 // The instances that processes are on and the topology lacks.

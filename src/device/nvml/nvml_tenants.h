@@ -32,6 +32,9 @@ class NvmlTenants {
   // listed.
   Result<Tenancy> read(Instant now, WallTime wall);
 
+  // Processes that are in no list were sampled: who works is not known.
+  bool has_strangers() const { return !seen_.unlisted.empty(); }
+
   // Looks the instances up anew when it is time to: after the sensors were read, so that it does
   // not come between their moments. What fails here is found out by the next reading.
   void look_around(Instant now);

@@ -372,6 +372,19 @@ TEST_F(NvmlTenantsTest, OneProcessAloneHasTheUtilisationOfTheGpu) {
   EXPECT_EQ(gpu.asked_since, sampled(1s));  // not since ten seconds ago
 }
 
+// The one in the list may be of another PID namespace than those that are sampled.
+TEST_F(NvmlTenantsTest, OneProcessAmongStrangersStaysUnknown) {
+  gpu.compute = {{10, 1, 0, 0}};
+  gpu.utilization = {.gpu = 63, .memory = 20};
+  const auto device = open();
+  for (int i = 0; i < 4; ++i) {
+    gpu.process_utilization = {{50, sampled(-500ms), 40, 5, 0, 0},
+                               {51, sampled(-500ms), 50, 5, 0, 0}};
+    const auto processes = processes_after(*device, 1s);
+    if (i > 1) EXPECT_FALSE(processes[0].sm_utilisation) << i;
+  }
+}
+
 // If the driver takes long for the counter, a survey has the last reading and says when it was.
 TEST_F(NvmlTenantsTest, ACounterThatCostsMuchIsReadMoreSeldom) {
   NvmlFunctions slow = StagedNvml::functions();

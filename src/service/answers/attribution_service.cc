@@ -186,7 +186,8 @@ void AttributionService::begin_run(std::span<const Gpu> gpus) {
   if (writer_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
   std::vector<std::string> uuids;
   for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
-  programs_.kept = writer_->post([](UsageStore& store) { return store.programs(); });
+  if (!std::exchange(programs_.loaded, true))
+    programs_.kept = writer_->post([](UsageStore& store) { return store.programs(); });
   // Where that cannot be written now it is with the first rows.
   writer_->post([now = clock_.wall_now(), uuids = std::move(uuids)](UsageStore& store) {
     (void)store.begin(now, uuids).ok();

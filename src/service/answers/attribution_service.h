@@ -126,6 +126,7 @@ class AttributionService {
   struct Programs {
     std::map<std::string, std::shared_ptr<ProgramMemory>> by_product;
     std::future<Result<ProgramsByProduct>> kept;  // by an earlier run, until it was read
+    bool loaded = false;                          // or about to be
     std::optional<Instant> asked, next_write;
     ProgramsByProduct written;
   };
