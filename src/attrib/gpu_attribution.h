@@ -69,7 +69,7 @@ class GpuAttribution {
     std::optional<Split> split;  // empty: without energy
   };
 
-  // `programs`: of this GPU's product; GPUs of one product share it.
+  // GPUs of one product share `programs`.
   GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules,
                  std::shared_ptr<ProgramMemory> programs = std::make_shared<ProgramMemory>());
 

@@ -1,6 +1,6 @@
-// Energy of ticks where the energy counter is read more seldom than ticks come: power times time
-// between two readings, and then what the counter says more or less, in small parts. Over time the
-// ticks add up to the counter.
+// Energy of ticks if the energy counter is read less often than ticks come. Between two readings a
+// tick has power times time. After a reading, the next ticks share the difference to the counter.
+// Over time the ticks add up to the counter.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@ namespace derate {
 // Millijoules.
 class PacedCounter {
  public:
-  // Of a tick without a reading, by its power.
+  // Returns the energy of a tick without a reading, by its power.
   std::int64_t between(double power_mj);
-  // Of the tick of a reading: what the counter moved since the reading before.
+  // Returns the energy of the tick of a reading. `counted_mj`: the counter's step since the reading
+  // before.
   std::int64_t at_reading(std::int64_t counted_mj, double power_mj);
 
-  // Of a tick of a reading of which no power is known: all that is owed.
+  // The same if the tick's power is not known: the tick has all that is owed.
   std::int64_t settle(std::int64_t counted_mj);
   // Power gave that to ticks before the first call, and no reading has counted it yet.
   void take_over(std::int64_t ahead_mj) { uncounted_mj_ += static_cast<double>(ahead_mj); }

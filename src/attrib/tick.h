@@ -33,9 +33,9 @@ struct TenantTick {
   std::string work;
   // Its part of the GPU's multiprocessors and memory slices, 0..1. A process without MIG has all.
   Fraction share{1}, memory_share{1};
-  // Of a process: which program of whom it is; empty: not known, or an instance. And the watts that
-  // it or earlier ones of that program drew while they had the GPU, at the highest clock; empty:
-  // not known (attrib/program_memory.h).
+  // `program` names the program and the user of a process. It is empty for an instance, and if the
+  // program is not known. `expected_w` has the watts that this process, or earlier ones of its
+  // program, drew while they had the GPU, at the highest clock (attrib/program_memory.h).
   std::optional<ProgramId> program;
   std::optional<Belief> expected_w;
   bool context = true;  // a process of it holds a compute context

@@ -175,7 +175,7 @@ void TurnFilter::State::follow(const std::vector<Followed>& processes, double se
   age(seconds);
 }
 
-// As if its watts had been read.
+// Learns the expectation as a reading of the process's watts.
 void TurnFilter::State::expect(std::size_t process, const Belief& watts) {
   const Index at = kWatts + static_cast<Index>(process);
   const VectorXd column = cov.col(at);

@@ -6,7 +6,7 @@
 namespace derate {
 namespace {
 
-// Of a core, for the expensive fields of a GPU that is only observed.
+// The share of a core that the expensive fields of an observed GPU may take.
 constexpr double kObservedDriverShare = 0.0015;
 
 }  // namespace

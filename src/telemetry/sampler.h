@@ -21,8 +21,8 @@ struct SamplerOptions {
   Duration activity_every = std::chrono::milliseconds(200);
   // Processes come and go in seconds.
   Duration processes_every = std::chrono::seconds(1);
-  // Of a core, that the driver may take for these three together; and while the GPU has no work. If
-  // they would cost more they are read more seldom, all by the same factor.
+  // The driver may take this share of a core for the three together; the second holds while the GPU
+  // has no work. If they would cost more, the sampler reads all of them less often, by one factor.
   double driver_share = 0.006, idle_driver_share = 0.0005;
 };
 
