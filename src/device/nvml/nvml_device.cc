@@ -276,9 +276,12 @@ void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
   costs_->add(DriverCall::energy, thread_cpu_time() - before);
 }
 
-Result<Sample> NvmlDevice::read(const ReadPlan& plan) { return read_at(clock_.now(), plan); }
+Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
+  // As often as the expensive fields.
+  return read_at(clock_.now(), plan, plan.energy ? MigLook::yes : MigLook::no);
+}
 
-Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
+Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook look) {
   NvmlCalls calls(*library_);
   Sample sample;
   sample.source = SampleSource::nvml;
@@ -303,9 +306,10 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
                            [&] { return count_computing(calls, library_->functions(), device_); });
   if (plan.energy) read_energy(calls, sample);
 
-  // Asked as often as the expensive fields: a GPU that was partitioned is another GPU to us.
+  // A GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
-  const auto mig = plan.energy && mig_ ? read_mig(calls, library_->functions(), device_) : mig_;
+  const auto mig =
+      look == MigLook::yes && mig_ ? read_mig(calls, library_->functions(), device_) : mig_;
   if (auto error = calls.error()) return *std::move(error);
   mig_changed_ = mig_changed_ || (mig && mig != mig_);
   if (mig_changed_)
@@ -342,8 +346,8 @@ Result<Tenancy> NvmlDevice::tenancy() {
     tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false), costs_);
   auto tenants = tenants_->read(now, wall);
   // Its errors go first: it knows that the MIG mode was changed.
-  Sample board =
-      TRY(read_at(now, {.energy = is_counter_due(now), .activity = false, .processes = true}));
+  Sample board = TRY(read_at(
+      now, {.energy = is_counter_due(now), .activity = false, .processes = true}, MigLook::yes));
   Tenancy out = TRY(std::move(tenants));
   // Without power nothing says what was used since the last reading.
   const bool powered = board.power_instant || board.power_usage || board.power_average;

@@ -43,7 +43,8 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   Result<GpuSettings> settings() override;
 
  private:
-  Result<Sample> read_at(Instant now, const ReadPlan& plan);
+  enum class MigLook : std::uint8_t { no, yes };  // whether the MIG mode is read, too
+  Result<Sample> read_at(Instant now, const ReadPlan& plan, MigLook look);
   void read_sensors(NvmlCalls& calls, Sample& sample) const;
   void read_energy(NvmlCalls& calls, Sample& sample);
   bool is_counter_due(Instant now) const;

@@ -407,6 +407,10 @@ TEST_F(NvmlTenantsTest, ACounterThatCostsMuchIsReadMoreSeldom) {
   EXPECT_GE(fresh, 4);  // 3 ms each 3 s are a thousandth of a core
   EXPECT_LE(fresh, 12);
   EXPECT_GE(device->costs()->mean(DriverCall::energy), 3ms);
+  // That does not delay the notice that MIG was switched on.
+  (void)read_after(*device, 3s)->board.energy;
+  gpu.mig = 1;
+  EXPECT_EQ(read_after(*device, 100ms).error().code, Errc::gpu_lost);
 }
 
 // If the driver lists no computing processes, those of the graphics list may compute, too.
