@@ -31,12 +31,14 @@ class ProcessSplit final : public SplitMethod {
 
   struct Mixture {
     struct Process {
-      double mean = 0, square = 0, prior = 0;
-      double part = 0, whole = 0;              // of the busy time; W that a part of 1 draws
+      double mean = 0, prior = 0;
+      double given = 0;            // of the power of all, the part of it that goes with that power
+      double square = 0;           // of what does not
+      double part = 0, whole = 0;  // of the busy time; W that a part of 1 draws
       double working = 0, working_square = 0;  // W while it has the GPU, at the highest clock
     };
     std::vector<Process> processes;
-    double base = 0, context = 0, context_sd = 0, noise = 0, off = 0;
+    double base = 0, base_sd = 0, context = 0, context_sd = 0, noise = 0, off = 0;
     double deviation = 0;  // of the power from what was foretold, in standard deviations
   };
 
@@ -46,6 +48,7 @@ class ProcessSplit final : public SplitMethod {
   void weigh(const ShareBelief& belief, const BoardTick& seen);
   void learn_work(const ShareBelief& belief);
   Mixture mix(const BoardTick& seen) const;
+  void add_spread(Mixture& mixture, double given) const;
   static double variance_of(const Mixture& mixture, std::size_t process, const ShareBelief& belief);
   PowerEstimate estimate(const AttribTick& tick, const BoardTick& seen, const ShareBelief& belief);
 
@@ -161,6 +164,7 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
     const TurnFilter::Seen& now = one.seen();
     const double weight = weights_[j], held = seen.context ? now.context_core : 0;
     out.base += weight * one.base();
+    out.base_sd += weight * one.base_sd();
     out.context += weight * one.context() * held;
     out.context_sd += weight * one.context_sd() * held;  // with what the clock does to it
     out.noise += weight * now.noise_w;
@@ -169,14 +173,9 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
       out.off += weight * now.off * (now.watts2 + now.noise2) / now.all2();
       out.deviation += weight * now.off / std::sqrt(now.all2());
     }
-    const double scale = now.core * seen.busy * now.kept;
     for (std::size_t k = 0; k < keys_.size(); ++k) {
-      const double own = scale * now.parts[k] * one.watts(k);
       Mixture::Process& sum = out.processes[k];
-      sum.mean += weight * own;
-      sum.square += weight * (own * own * (1 + now.core_sd * now.core_sd) +
-                              std::pow(scale * now.parts[k], 2) * one.variance(k) +
-                              std::pow(now.slope[k], 2) * now.parts_variance[k]);
+      sum.mean += weight * now.draws[k];
       sum.prior += weight * one.variance(k) / one.prior_variance();
       sum.part += weight * now.parts[k];
       sum.whole += weight * now.slope[k];
@@ -184,16 +183,45 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
       sum.working_square += weight * (one.variance(k) + one.watts(k) * one.watts(k));
     }
   }
+  add_spread(out, seen.capped);
   return out;
+}
+
+// Under the power limit (`given`: for that part of the tick) what is not explained goes to the
+// processes in proportion to what they draw (allocate_energy.h): an error that all of them have in
+// common does not matter, and the one that alone draws anything gets all that is left.
+void ProcessSplit::add_spread(Mixture& mixture, double given) const {
+  double all = 0;
+  for (const Mixture::Process& one : mixture.processes) all += one.mean;
+  for (Mixture::Process& one : mixture.processes) one.given = all > 0 ? given * one.mean / all : 0;
+  for (std::size_t j = 0; j < bank_.size(); ++j) {
+    const TurnFilter::Seen& now = bank_[j].seen();
+    const double drawn = std::accumulate(now.draws.begin(), now.draws.end(), 0.0);
+    for (std::size_t k = 0; k < mixture.processes.size(); ++k) {
+      Mixture::Process& one = mixture.processes[k];
+      const double apart = now.draws[k] - one.given * drawn;
+      one.square +=
+          weights_[j] * (apart * apart + now.draws2[k] - 2 * one.given * now.draws_with_all[k] +
+                         one.given * one.given * now.all_draws2);
+    }
+  }
 }
 
 // W^2, by the models and by the doubt that none of them has.
 double ProcessSplit::variance_of(const Mixture& mixture, std::size_t process,
                                  const ShareBelief& belief) {
   const Mixture::Process& sum = mixture.processes[process];
-  const double known = std::max(0.0, sum.square - sum.mean * sum.mean);
+  double all = 0, all_otherwise = 0;
+  for (std::size_t k = 0; k < mixture.processes.size(); ++k) {
+    const Mixture::Process& one = mixture.processes[k];
+    all += one.mean;
+    if (!belief.equal_parts.empty())
+      all_otherwise += (belief.equal_parts[k] - one.part) * one.whole;
+  }
+  const double known = std::max(0.0, sum.square - std::pow(sum.mean - sum.given * all, 2));
   if (belief.equal_parts.empty()) return known;
-  const double otherwise = (belief.equal_parts[process] - sum.part) * sum.whole;
+  const double otherwise =
+      (belief.equal_parts[process] - sum.part) * sum.whole - sum.given * all_otherwise;
   return known + belief.equal_doubt * (1 - belief.equal_doubt) * otherwise * otherwise;
 }
 
@@ -217,8 +245,9 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
     const double sd = std::sqrt(whiteness_.inflation() * variance_of(mixture, k, belief));
     out.tenants[belief.tenants[k]] = {
         .dynamic = Watts(sum.mean),
-        .sigma = Watts(std::hypot(sd, kModelSd * sum.mean, context_part)),
-        .prior_share = Fraction(std::min(1.0, sum.prior)),
+        .sigma = Watts(std::hypot(std::hypot(sd, kModelSd * (1 - sum.given) * sum.mean),
+                                  sum.given * mixture.base_sd, context_part)),
+        .prior_share = Fraction(std::min(1.0, (1 - sum.given) * sum.prior)),
         .working_w = Belief{
             sum.working, std::sqrt(std::max(0.0, sum.working_square - sum.working * sum.working))}};
     all += sum.mean;

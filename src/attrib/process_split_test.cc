@@ -242,6 +242,29 @@ TEST(ProcessSplit, ThePowerLimitTeachesLittle) {
   EXPECT_NEAR(method->step(world.tick({1, 0})).tenants[0].dynamic.value(), 400, 30);
 }
 
+// All that the base and the contexts leave is the only one's that works, however little is known of
+// its watts. Of two that work, each may have drawn more or less of it.
+TEST(ProcessSplit, OneAloneUnderThePowerLimitIsKnown) {
+  const auto after_minutes = [](const std::vector<double>& watts, const std::vector<double>& time) {
+    Seconds world{.watts = watts};
+    const auto method = make_process_split(kHopper);
+    PowerEstimate out;
+    for (int i = 0; i < 120; ++i) {
+      AttribTick tick = world.tick(time);
+      tick.capped = Fraction(1);
+      tick.sm_clock = Megahertz(1400);
+      out = method->step(tick);
+    }
+    return out.tenants[0];
+  };
+  const TenantEstimate alone = after_minutes({500, 0}, {1, 0});
+  EXPECT_LT(*alone.sigma, Watts(25));
+  EXPECT_LT(alone.prior_share->value(), 0.1);
+  const TenantEstimate two = after_minutes({300, 200}, {0.5, 0.5});
+  EXPECT_GT(*two.sigma, Watts(30));
+  EXPECT_GT(two.prior_share->value(), 0.3);
+}
+
 TEST(ProcessSplit, TicksWithoutEnergyAreEstimatedAndTeachNothing) {
   Seconds world{.watts = {400, 200}};
   const auto method = make_process_split(kHopper);

@@ -123,6 +123,7 @@ struct TurnFilter::State {
   void hold_parts(const ShareGuess& guess, const MatrixXd& steady);
   void learn(const BoardTick& tick, const ShareGuess* guess, const std::vector<WorkDoubt>& doubts);
   void update(const VectorXd& h, const ShareGuess* guess);
+  void tell_draws(double busy);
   void doubt_watts();
 };
 
@@ -302,6 +303,19 @@ void TurnFilter::State::update(const VectorXd& h, const ShareGuess* guess) {
   if (surprises.add(off < 0 ? -sds : sds)) doubt_watts();
 }
 
+void TurnFilter::State::tell_draws(double busy) {
+  const Index count = mean.size() - kWatts;
+  const VectorXd time = seen.core * busy * kept() * parts;
+  const VectorXd draws = time.cwiseProduct(mean.tail(count));
+  MatrixXd of = seen.core_sd * seen.core_sd * draws * draws.transpose();
+  of += time.asDiagonal() * cov.bottomRightCorner(count, count) * time.asDiagonal();
+  of += slope.asDiagonal() * parts_cov * slope.asDiagonal();
+  seen.draws = as_values(draws);
+  seen.draws2 = as_values(of.diagonal().cwiseMax(0));
+  seen.draws_with_all = as_values(of.rowwise().sum());
+  seen.all_draws2 = of.sum();
+}
+
 void TurnFilter::State::doubt_watts() {
   for (Index k = 0; k < parts.size(); ++k)
     cov(kWatts + k, kWatts + k) += kDoubted * parts(k) * own_variance();
@@ -321,14 +335,17 @@ void TurnFilter::learn(const BoardTick& tick, const ShareGuess* guess,
   State& s = *state_;
   s.learn(tick, guess, doubts);
   s.seen.parts = as_values(s.parts);
-  s.seen.parts_variance = as_values(s.parts_cov.diagonal().cwiseMax(0));
   s.seen.slope = as_values(s.slope);
-  s.seen.kept = s.kept();
+  s.tell_draws(tick.busy);
 }
 
 const TurnFilter::Seen& TurnFilter::seen() const { return state_->seen; }
 
 double TurnFilter::base() const { return state_->mean(State::kBase); }
+double TurnFilter::base_sd() const {
+  return std::sqrt(std::max(0.0, state_->cov(State::kBase, State::kBase)));
+}
+
 double TurnFilter::context() const { return state_->mean(State::kContext); }
 
 double TurnFilter::context_sd() const {

@@ -48,15 +48,18 @@ class TurnFilter {
 
   // Of the tick that was learned last.
   struct Seen {
-    // By process: its part of the busy time, 0..1, with the power as evidence, the variance of
-    // that, and the watts that a part of 1 draws.
-    std::vector<double> parts, parts_variance, slope;
+    // By process: its part of the busy time, 0..1, with the power as evidence, and the watts that a
+    // part of 1 draws.
+    std::vector<double> parts, slope;
+    // By process: W in the tick; their variances, W^2; their covariances with the sum of all; and
+    // the variance of that sum.
+    std::vector<double> draws, draws2, draws_with_all;
+    double all_draws2 = 0;
     double off = 0;  // W, of the power against what was foretold
     // The variances of that, W^2: of the watts, of the sensor, of the parts, and of who works.
     double watts2 = 0, noise2 = 0, parts2 = 0, doubts2 = 0;
     double known_parts2 = 0;  // of parts2, what would be left were the watts known
     double noise_w = 0;       // of the sensor, as adapted
-    double kept = 1;          // of the busy time, what is left of it for work
     // Factors that the clock puts on the watts of work, and of a context.
     double core = 1, context_core = 1;
     double core_sd = 0;  // of `core`, of itself
@@ -66,6 +69,7 @@ class TurnFilter {
   const Seen& seen() const;
 
   double base() const;        // W
+  double base_sd() const;     // W
   double context() const;     // W, at the highest clock
   double context_sd() const;  // W
   // Of a process while it has the GPU, at the highest clock: W, and the variance of that, W^2, now

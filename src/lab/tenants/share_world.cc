@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 namespace derate {
@@ -15,6 +16,10 @@ constexpr double kNoiseW = 0.5;
 constexpr double kTopMhz = 1980;
 constexpr long kStepsATick = 100;
 constexpr double kRestsS = 10;
+// The power limit moves the clock by one step of 15 MHz at a time, down to this part of the
+// highest.
+constexpr double kClockStep = 15 / kTopMhz, kLeastClock = 0.2;
+constexpr std::size_t kLimitSteps = 10;  // over whose mean power it decides
 
 }  // namespace
 
@@ -102,20 +107,31 @@ bool ShareWorld::wants(std::size_t process) {
   return true;
 }
 
+void ShareWorld::limit_clock() {
+  const std::size_t seen = std::min(late_.size(), kLimitSteps);
+  const double mean_w = std::accumulate(late_.end() - static_cast<long>(seen), late_.end(), 0.0) /
+                        static_cast<double>(std::max<std::size_t>(1, seen));
+  allowed_clock_ += mean_w > spec_.power_limit_w ? -kClockStep : kClockStep;
+  allowed_clock_ = std::clamp(allowed_clock_, kLeastClock, 1.0);
+}
+
 void ShareWorld::step() {
   std::vector<std::size_t> working;
   double contexts = 0, dynamic_w = 0;
   if (now_s_ >= clock_until_s_)
     clock_ = uniform(spec_.clock), clock_until_s_ = now_s_ + uniform(spec_.clock_s);
+  limit_clock();
+  const double clock = std::min(clock_, allowed_clock_);
+  capped_steps_ += allowed_clock_ < clock_ ? 1 : 0;
   for (std::size_t k = 0; k < states_.size(); ++k) {
     live(k);
     move_watts(k);
     contexts += states_[k].here ? 1 : 0;
     if (wants(k)) working.push_back(k);
   }
-  const double work_scale = std::pow(clock_, spec_.work_exponent);
+  const double work_scale = std::pow(clock, spec_.work_exponent);
   const double context_w =
-      contexts > 0 ? spec_.context_w * std::pow(clock_, spec_.context_exponent) : 0;
+      contexts > 0 ? spec_.context_w * std::pow(clock, spec_.context_exponent) : 0;
   for (State& state : states_)
     if (state.here) state.joules += context_w / contexts * kStepS;
   for (const std::size_t k : working) {
@@ -139,7 +155,7 @@ void ShareWorld::step() {
   const double seen_w = late_[late_.size() > lag ? late_.size() - 1 - lag : 0];
   if (!spec_.part_time_sensor || steps_ % 10 < 2 || (steps_ % 10 == 2 && steps_ / 10 % 2 == 0))
     sensed_j_ += seen_w, sensed_s_ += 1;
-  clock_sum_ += clock_;
+  clock_sum_ += clock;
   ++steps_;
   now_s_ = static_cast<double>(steps_) * kStepS;
   if (now_s_ >= sample_ends_s_ - 1e-9) end_sample();
@@ -167,6 +183,7 @@ void ShareWorld::end_sample() {
 
 AttribTick ShareWorld::tick() {
   sensed_j_ = sensed_s_ = clock_sum_ = 0;
+  capped_steps_ = 0;
   for (State& state : states_) state.credited_s = state.joules = 0;
   const std::size_t kept = 200;
   if (late_.size() > 2 * kept) late_.erase(late_.begin(), late_.end() - static_cast<long>(kept));
@@ -175,6 +192,7 @@ AttribTick ShareWorld::tick() {
   const double watts =
       sensed_j_ / sensed_s_ + kNoiseW * std::normal_distribution<double>()(random_);
   out.energy_mj = std::llround(watts * 1000);
+  out.capped = Fraction(static_cast<double>(capped_steps_) / kStepsATick);
   if (spec_.clock_is_read) out.sm_clock = Megahertz(kTopMhz * clock_sum_ / kStepsATick);
   truth_.clear();
   for (std::size_t k = 0; k < states_.size(); ++k) {
@@ -299,6 +317,23 @@ void add_clocks(Worlds& out) {
     }
 }
 
+void add_limits(Worlds& out) {
+  for (const double limit_w : {250.0, 400.0}) {
+    const std::vector<ShareProcess> worlds[] = {
+        {{.watts = 550}, {.parked = true}, {.parked = true}},
+        {{.watts = 550}, {.watts = 300, .demand = 0.3}},
+        {{.watts = 550}, {.watts = 350}},
+        {{.watts = 550}, {.watts = 350, .begins_s = 300}},
+        {{.watts = 550}, {.watts = 200, .on_s = {20, 60}, .off_s = {20, 60}}},
+        {{.watts = 550, .on_s = {10, 60}, .off_s = {10, 60}},
+         {.watts = 400, .on_s = {10, 60}, .off_s = {10, 60}},
+         {.watts = 150, .on_s = {10, 60}, .off_s = {10, 60}}}};
+    const char* const names[] = {"alone", "light", "two", "joined", "visited", "three"};
+    for (std::size_t i = 0; i < std::size(worlds); ++i)
+      add(out, fmt::format("limit:{:g}:{}", limit_w, names[i]), worlds[i]).power_limit_w = limit_w;
+  }
+}
+
 void add_samples(Worlds& out) {
   for (const double sample_s : {1.0 / 6, 0.2, 1.0})
     for (const int credited : {1, 2}) {
@@ -363,6 +398,7 @@ std::vector<ShareWorldSpec> share_worlds() {
   add_turns(out);
   add_watts(out);
   add_clocks(out);
+  add_limits(out);
   add_samples(out);
   add_crowds(out);
   return out;
@@ -370,7 +406,7 @@ std::vector<ShareWorldSpec> share_worlds() {
 
 std::vector<ShareWorldSpec> drawn_share_worlds(std::uint64_t seed, int count) {
   std::vector<ShareWorldSpec> out;
-  std::mt19937_64 random(seed * 15485863 + 3);
+  std::mt19937_64 random(seed * 15485863 + 3), limits(seed * 32452843 + 5);
   const auto between = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
@@ -399,6 +435,8 @@ std::vector<ShareWorldSpec> drawn_share_worlds(std::uint64_t seed, int count) {
     if (chance(0.15)) spec.sample_s = chance(0.5) ? 1.0 / 6 : 1;
     if (chance(0.15)) spec.lag_s = between(0, 1);
     spec.base_w = between(60, 100), spec.context_w = between(25, 70);
+    std::uniform_real_distribution<double> uniform(0, 1);
+    if (uniform(limits) < 0.2) spec.power_limit_w = 200 + 300 * uniform(limits);
     out.push_back(std::move(spec));
   }
   return out;

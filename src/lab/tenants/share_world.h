@@ -49,6 +49,7 @@ struct ShareWorldSpec {
   double work_exponent = 2.2, context_exponent = 2.2;
   bool clock_is_read = true;
   double base_w = 80, context_w = 47;
+  double power_limit_w = 1e9;  // lowers the clock where the board's mean power of 0.1 s is above it
   double restart_s = 0;  // Derate is started anew then, and keeps its ProgramMemory; 0: it is not
 };
 
@@ -84,6 +85,7 @@ class ShareWorld {
   void live(std::size_t process);
   void move_watts(std::size_t process);
   bool wants(std::size_t process);
+  void limit_clock();
   void step();
   void end_sample();
 
@@ -93,6 +95,8 @@ class ShareWorld {
   std::vector<ShareTruth> truth_;
   std::vector<double> late_;  // W, of the board, the newest last
   double now_s_ = 0, clock_ = 1, clock_until_s_ = 0, clock_sum_ = 0;
+  double allowed_clock_ = 1;  // by the power limit
+  long capped_steps_ = 0;     // of the tick, those in which that is below clock_
   double sensed_j_ = 0, sensed_s_ = 0, sample_phase_ = 0, sample_ends_s_ = 0;
   long steps_ = 0;
 };

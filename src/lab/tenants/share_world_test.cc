@@ -19,7 +19,8 @@ ShareWorldSpec named(const std::string& name) {
 
 // Each tick's truth, with the base, is what the board draws, where the sensor sees all.
 TEST(ShareWorld, TheTruthAddsUpToThePower) {
-  for (const char* name : {"parked:5", "light:0.1:400", "turns:1.5:2", "wander", "clock:3"}) {
+  for (const char* name :
+       {"parked:5", "light:0.1:400", "turns:1.5:2", "wander", "clock:3", "limit:250:three"}) {
     ShareWorldSpec spec = named(name);
     spec.part_time_sensor = false;
     const double base_w = spec.base_w;
@@ -31,6 +32,20 @@ TEST(ShareWorld, TheTruthAddsUpToThePower) {
       EXPECT_NEAR(static_cast<double>(*tick.energy_mj) / 1000, joules, 3) << name;
     }
   }
+}
+
+// The limit lowers the clock, and the mean power meets it.
+TEST(ShareWorld, ThePowerLimitHolds) {
+  ShareWorld world(named("limit:250:two"), 3);
+  double joules = 0;
+  for (int i = 0; i < 120; ++i) {
+    const AttribTick tick = world.tick();
+    if (i < 60) continue;
+    joules += static_cast<double>(*tick.energy_mj) / 1000;
+    EXPECT_GT(tick.capped.value(), 0.5);
+    EXPECT_LT(tick.sm_clock->value(), 1900);
+  }
+  EXPECT_NEAR(joules / 60, 250, 10);
 }
 
 TEST(ShareWorld, ParkedContextsDrawTheirPartOfTheContext) {
