@@ -171,7 +171,7 @@ struct Parts {
   ControlServer* programs;  // null: there are none
   ApiServer* api;           // null: there is none
   EventLoop& loop;
-  Instant round_ended;
+  Instant round_ended, beaten = {};
   EventLoop::Timer next_round = {}, next_beat = {};
   std::string reported = {};      // the last status sent to the guard; empty: none yet
   Result<void> outcome = {};      // of the last round
@@ -208,6 +208,20 @@ void report_status(Parts& parts) {
   parts.reported = std::move(now);
 }
 
+// The guard hears from the worker.
+void beat_at(Parts& parts, Duration next) {
+  parts.link.beat();
+  parts.beaten = parts.clock.now();
+  parts.next_beat.set(parts.beaten + next);
+}
+
+// A beat that is due before the next round goes with this one: a machine that is idle wakes up
+// once.
+void beat_with_round(Parts& parts, Instant next_round) {
+  const Duration every = parts.link.beat_every();
+  if (next_round - parts.beaten >= every) beat_at(parts, every + every / 4);
+}
+
 void do_round(Parts& parts) {
   parts.people.look(parts.clock.now());
   parts.outcome = parts.worker.step();
@@ -224,7 +238,9 @@ void do_round(Parts& parts) {
     serve_beats(parts);
   }
   if (parts.launches != nullptr) serve_launches(parts);
-  parts.next_round.set(parts.worker.next_due());
+  const Instant next = parts.worker.next_due();
+  parts.next_round.set(next);
+  beat_with_round(parts, next);
 }
 
 // sd-event could answer systemd's watchdog as well. That stays with the guard (hooks.alive): when
@@ -232,8 +248,10 @@ void do_round(Parts& parts) {
 // A loop that turns and governs nothing is silent as well.
 void beat(Parts& parts) {
   constexpr Duration kLongestWithoutRound = std::chrono::seconds(5);  // they come each second
-  if (parts.clock.now() - parts.round_ended <= kLongestWithoutRound) parts.link.beat();
-  parts.next_beat.set(parts.clock.now() + parts.link.beat_every());
+  if (parts.clock.now() - parts.round_ended <= kLongestWithoutRound)
+    beat_at(parts, parts.link.beat_every());
+  else
+    parts.next_beat.set(parts.clock.now() + parts.link.beat_every());
 }
 
 // A bad file keeps what is in force.

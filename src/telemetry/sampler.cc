@@ -34,9 +34,10 @@ double Sampler::stretch() const {
 
 // A need of the policy is kept, whatever it costs.
 Duration Sampler::paced(Field field, DriverCall call, Duration every) const {
-  constexpr std::chrono::seconds kSeldom(10);
+  // Without work there is no activity.
+  const std::chrono::seconds seldom(idle_ && field == Field::activity ? 30 : 10);
   if (costs_ == nullptr || costs_->mean(call) < kDearCall) return every;
-  auto most = std::max<Duration>(every, kSeldom);
+  auto most = std::max<Duration>(every, seldom);
   for (const FieldNeed& need : needs_)
     if (need.field == field) most = std::max(every, std::min(most, need.within / 2));
   return std::min(from_seconds(seconds(every) * stretch()), most);

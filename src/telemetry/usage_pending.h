@@ -28,6 +28,7 @@ class UsagePending {
   // Hands all rows over for writing.
   UsageRows take();
   bool empty() const { return boards_.empty(); }
+  bool has_tenants() const { return !tenants_.empty(); }
   std::size_t given_up() const { return given_up_; }
 
  private:

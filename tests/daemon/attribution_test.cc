@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/json.h"
 #include "house.h"
@@ -173,6 +174,22 @@ TEST_F(Attribution, AKilledWorkerLosesASecondOrTwo) {
   EXPECT_EQ(bill.boards.board_mj, before + last_mj - *first_mj);
   EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
   EXPECT_EQ(bill.lines.size(), 2u);  // of the same keys
+}
+
+// Nobody's energy is written each ten seconds, and a killed worker loses no more than that of it.
+TEST_F(Attribution, AnIdleGpuIsWrittenSeldom) {
+  house.trouble(0).processes->clear();
+  house.start();
+  house.run(12s);
+  std::set<std::int64_t> written;
+  for (int i = 0; i < 60; ++i) {
+    house.run(1s);
+    written.insert(make_bill(kept(), BillBy::user).boards.board_mj);
+  }
+  EXPECT_GE(written.size(), 5u);
+  EXPECT_LE(written.size(), 8u);
+  house.worker.reset();
+  EXPECT_GE(*written.rbegin(), (last_mj - *first_mj) * 60 / 72);
 }
 
 TEST_F(Attribution, AGpuThatIsLostIsToldOnceAndMissedTimeIsNotLost) {

@@ -308,8 +308,7 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook lo
 
   // A GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
-  const auto mig =
-      look == MigLook::yes && mig_ ? read_mig(calls, library_->functions(), device_) : mig_;
+  const auto mig = look == MigLook::yes && mig_ ? look_at_mig(calls, now) : mig_;
   if (auto error = calls.error()) return *std::move(error);
   mig_changed_ = mig_changed_ || (mig && mig != mig_);
   if (mig_changed_)
@@ -346,8 +345,9 @@ Result<Tenancy> NvmlDevice::tenancy() {
     tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false), costs_);
   auto tenants = tenants_->read(now, wall);
   // Its errors go first: it knows that the MIG mode was changed.
-  Sample board = TRY(read_at(
-      now, {.energy = is_counter_due(now), .activity = false, .processes = true}, MigLook::yes));
+  Sample board =
+      TRY(read_at(now, {.energy = is_counter_due(now), .activity = false, .processes = true},
+                  is_mig_due(now) ? MigLook::yes : MigLook::no));
   Tenancy out = TRY(std::move(tenants));
   // Without power nothing says what was used since the last reading.
   const bool powered = board.power_instant || board.power_usage || board.power_average;
@@ -374,15 +374,32 @@ Result<Tenancy> NvmlDevice::tenancy() {
   return out;
 }
 
+std::optional<bool> NvmlDevice::look_at_mig(NvmlCalls& calls, Instant now) {
+  const Duration before = thread_cpu_time();
+  const auto mig = read_mig(calls, library_->functions(), device_);
+  mig_look_ = {now, thread_cpu_time() - before};
+  return mig;
+}
+
+// The mode took 0.5 ms of an H200's driver: then a survey has it each 5 s.
+bool NvmlDevice::is_mig_due(Instant now) const {
+  constexpr double kShare = 0.0001;  // of a core
+  constexpr std::chrono::seconds kMost(10);
+  if (!mig_look_) return true;
+  return now - mig_look_->taken >=
+         std::min<Duration>(from_seconds(seconds(mig_look_->cost) / kShare), kMost);
+}
+
 // If a reading of the counter costs much, a survey has it less often than it is made: between two
 // readings power gives the energy (attrib/paced_counter.h).
 bool NvmlDevice::is_counter_due(Instant now) const {
   constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
-  constexpr std::chrono::seconds kMost(10);
+  constexpr std::chrono::seconds kMost(10), kIdleMost(30);
   const Duration cost = costs_->mean(DriverCall::energy);
   if (!counter_ || cost < kDearCall) return true;
   const double share = works_ ? kShare : kIdleShare;
-  return now - counter_->taken >= std::min<Duration>(from_seconds(seconds(cost) / share), kMost);
+  return now - counter_->taken >=
+         std::min<Duration>(from_seconds(seconds(cost) / share), works_ ? kMost : kIdleMost);
 }
 
 // A handle can come to mean another GPU, after a reset or when one fell off the bus.

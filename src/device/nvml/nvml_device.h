@@ -48,6 +48,8 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   void read_sensors(NvmlCalls& calls, Sample& sample) const;
   void read_energy(NvmlCalls& calls, Sample& sample);
   bool is_counter_due(Instant now) const;
+  bool is_mig_due(Instant now) const;
+  std::optional<bool> look_at_mig(NvmlCalls& calls, Instant now);
   Result<void> check_identity() const;
   Result<void> check_supported(Megahertz clock) const;
   template <class... P, class... A>
@@ -62,6 +64,11 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   std::unique_ptr<Gpm> gpm_;  // null when the GPU has none
   std::optional<bool> mig_;   // as it was when the GPU was opened
   bool mig_changed_ = false;
+  struct TimedLook {
+    Instant taken{};
+    Duration cost{};  // of CPU
+  };
+  std::optional<TimedLook> mig_look_;  // the last one
   std::shared_ptr<DriverCosts> costs_ = std::make_shared<DriverCosts>();
   struct Counter {
     Joules energy{};

@@ -410,7 +410,29 @@ TEST_F(NvmlTenantsTest, ACounterThatCostsMuchIsReadMoreSeldom) {
   // That does not delay the notice that MIG was switched on.
   (void)read_after(*device, 3s)->board.energy;
   gpu.mig = 1;
-  EXPECT_EQ(read_after(*device, 100ms).error().code, Errc::gpu_lost);
+  EXPECT_EQ(read_after(*device, 2s).error().code, Errc::gpu_lost);
+}
+
+// If the driver takes long for the MIG mode, not every survey looks at it.
+TEST_F(NvmlTenantsTest, AMigModeThatCostsMuchIsReadMoreSeldom) {
+  NvmlFunctions slow = StagedNvml::functions();
+  static decltype(slow.mig_mode) plain;
+  static int looks;
+  plain = slow.mig_mode;
+  looks = 0;
+  slow.mig_mode = [](nvml::Device device, unsigned int* now, unsigned int* pending) {
+    for (const Duration end = thread_cpu_time() + 500us; thread_cpu_time() < end;) {
+    }
+    ++looks;
+    return plain(device, now, pending);
+  };
+  const auto device = open(slow);
+  const int before = looks;
+  for (int i = 0; i < 31; ++i) ASSERT_TRUE(read_after(*device, 1s).ok());
+  EXPECT_GE(looks - before, 3);
+  EXPECT_LE(looks - before, 8);
+  gpu.mig = 1;
+  EXPECT_EQ(read_after(*device, 10s).error().code, Errc::gpu_lost);
 }
 
 // If the driver lists no computing processes, those of the graphics list may compute, too.

@@ -175,9 +175,9 @@ void AttributionService::step(std::span<const Gpu> gpus) {
     collect(attributed, gpu);
     take(attributed);
   }
-  if (!next_write_) next_write_ = now + kWriteEvery;
-  if (now < *next_write_) return;
-  next_write_ = now + kWriteEvery;
+  if (!last_write_) last_write_ = now;
+  if (now - *last_write_ < (pending_.has_tenants() ? kWriteEvery : kWriteIdleEvery)) return;
+  last_write_ = now;
   begin_writing();
 }
 
@@ -217,11 +217,13 @@ std::shared_ptr<ProgramMemory> AttributionService::programs_of(const std::string
 ProgramsByProduct AttributionService::changed_programs() {
   ProgramsByProduct out;
   for (const auto& [product, memory] : programs_.by_product) {
-    const std::vector<ProgramWatts> now = memory->programs();
-    std::vector<ProgramWatts>& before = programs_.written[product];
-    for (const ProgramWatts& one : now)
-      if (std::find(before.begin(), before.end(), one) == before.end()) out[product].push_back(one);
-    before = now;
+    auto& written = programs_.written[product];
+    for (const ProgramWatts& one : memory->programs()) {
+      const auto [before, is_new] = written.try_emplace(one.id, one);
+      if (!is_new && before->second == one) continue;
+      before->second = one;
+      out[product].push_back(one);
+    }
   }
   return out;
 }
@@ -241,11 +243,11 @@ void AttributionService::begin_writing(Last last) {
       writer_->post([rows = std::make_shared<UsageRows>(pending_.take()), wall = clock_.wall_now(),
                      ran = now - made_, ends, programs = std::move(programs),
                      keep = tidy ? std::optional(rules_->keep) : std::nullopt](UsageStore& store) {
-        Written out{rows->empty() ? Result<void>() : store.add(*rows, wall, ran), rows};
-        if (out.first.ok() && keep) (void)store.tidy(*keep).ok();  // again in an hour
-        // Written again when it changes; nobody's energy depends on it.
-        if (out.first.ok() && !programs.empty()) (void)store.keep(programs).ok();
-        if (out.first.ok() && ends) (void)store.end().ok();
+        Written out{.added = rows->empty() ? Result<void>() : store.add(*rows, wall, ran),
+                    .rows = rows};
+        if (out.added.ok() && keep) (void)store.tidy(*keep).ok();  // again in an hour
+        if (!programs.empty()) out.kept_programs = out.added.ok() && store.keep(programs).ok();
+        if (out.added.ok() && ends) (void)store.end().ok();
         return out;
       });
 }
@@ -253,11 +255,12 @@ void AttributionService::begin_writing(Last last) {
 // What was not written is tried again with the next.
 void AttributionService::collect_written() {
   if (!is_ready(writing_)) return;
-  auto [written, rows] = writing_.get();
-  const bool failed = !written.ok();
-  if (failed) pending_.add(std::move(*rows));
+  Written written = writing_.get();
+  const bool failed = !written.added.ok();
+  if (failed) pending_.add(std::move(*written.rows));
   if (failed && !write_failed_)
-    options_.log.error("what was used is not kept: " + written.error().message);
+    options_.log.error("what was used is not kept: " + written.added.error().message);
+  if (!written.kept_programs) programs_.written.clear();  // all of them are written again
   write_failed_ = failed;
 }
 

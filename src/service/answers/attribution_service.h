@@ -48,6 +48,8 @@ class AttributionService {
   };
   // Time between two writes. A killed process loses at most this and one tick.
   static constexpr Duration kWriteEvery = std::chrono::seconds(1);
+  // The same while no GPU has a tenant: a killed process loses energy of nobody's.
+  static constexpr Duration kWriteIdleEvery = std::chrono::seconds(10);
   // The same of the watts of programs (attrib/program_memory.h); and how long the first reading
   // waits for those that an earlier run has kept.
   static constexpr Duration kKeepProgramsEvery = std::chrono::minutes(1);
@@ -94,7 +96,11 @@ class AttributionService {
     std::optional<Instant> logged;                      // that readings fail
     std::shared_ptr<const AttributionPicture> picture;  // null: it has changed since
   };
-  using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
+  struct Written {
+    Result<void> added;
+    std::shared_ptr<UsageRows> rows;
+    bool kept_programs = true;
+  };
 
   AttributedGpu& attributed_gpu(const TelemetrySource& source);
   void begin(AttributedGpu& attributed, const Gpu& gpu);
@@ -116,7 +122,7 @@ class AttributionService {
   std::optional<Rules> rules_;
   std::vector<std::unique_ptr<AttributedGpu>> gpus_;
   std::function<SaidJob(std::int64_t pid)> job_of_ = [](std::int64_t) { return SaidJob(); };
-  std::optional<Instant> next_, next_write_;
+  std::optional<Instant> next_, last_write_;
   std::uint64_t ticks_ = 0;
   std::map<std::string, Saving> saved_;  // by UUID: since its last tick
   UsagePending pending_;
@@ -128,7 +134,7 @@ class AttributionService {
     std::future<Result<ProgramsByProduct>> kept;  // by an earlier run, until it was read
     bool loaded = false;                          // or about to be
     std::optional<Instant> asked, next_write;
-    ProgramsByProduct written;
+    std::map<std::string, std::map<ProgramId, ProgramWatts>> written;  // by product
   };
   Programs programs_;
   std::future<Written> writing_;
