@@ -9,6 +9,7 @@
 #include "command_options.h"
 #include "config/config.h"
 #include "config/paths.h"
+#include "core/chip_facts.h"
 #include "doctor_view.h"
 #include "govern/envelope_rule.h"
 #include "govern/fleet/policy_choice.h"
@@ -54,9 +55,13 @@ void check_sensors(Findings& out, const Capability& capability, const Sample& sa
       {"power", fmt::format("read from {}", power != nullptr ? power : ""),
        "the GPU does not tell its power: no savings can be shown",
        "`nvidia-smi -q -d POWER` shows what it tells; " + std::string(kNewerDriver)});
+  const bool module = counts_its_module(capability.id.name);
   add(out, sample.energy.has_value(),
-      {"energy counter", "readable", "none: energy is integrated from power readings",
-       "nothing to do on GPUs before Volta; else " + std::string(kNewerDriver)});
+      {"energy counter", "readable",
+       module ? "it counts the whole module with its CPU: energy is integrated from power readings"
+              : "none: energy is integrated from power readings",
+       module ? "nothing to do"
+              : "nothing to do on GPUs before Volta; else " + std::string(kNewerDriver)});
   const bool needed = capability.architecture >= Architecture::hopper;
   add(out, !needed || capability.activity_counters,
       {"activity counters",

@@ -12,8 +12,10 @@
 namespace derate {
 
 struct ChipFacts {
-  const char* chip;     // the name used in Derate: "V100-SXM2"
-  const char* product;  // a part of the name that NVML gives, which no other row matches first
+  const char* chip;  // the name used in Derate: "V100-SXM2"
+  // The name that NVML gives, without "NVIDIA", "Tesla" and "GeForce". A word that ends with "*GB"
+  // stands for each size of the memory.
+  const char* product;
   Architecture architecture;
   Megahertz flat_voltage_end;
   Megahertz highest_clock;
@@ -24,8 +26,12 @@ struct ChipFacts {
 
 std::span<const ChipFacts> chip_facts();
 
-// By NVML product name ("NVIDIA A100-SXM4-80GB"); null when unknown.
+// By NVML product name ("NVIDIA A100-SXM4-80GB"); null when unknown. The whole name counts: an
+// "H200 NVL" and a "GH200 480GB" are no H200.
 const ChipFacts* facts_of_product(std::string_view product);
+// Whether the energy counter of that product may be its whole module's, with the CPU: on a GH200 it
+// is (ml-energy/zeus#172). For the other Grace products this is assumed.
+bool counts_its_module(std::string_view product);
 // By Derate's name of the chip, letters of any case; null when unknown.
 const ChipFacts* facts_of_chip(std::string_view chip);
 

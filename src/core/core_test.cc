@@ -143,6 +143,66 @@ TEST(ChipFacts, FindsProducts) {
   EXPECT_STREQ(facts_of_chip("h200")->chip, "H200");
 }
 
+// Names as drivers give them: nvidia-smi captures of NVIDIA/k8s-test-infra, and products that share
+// words with one that is known.
+TEST(ChipFacts, TakesNoOtherProductForOneThatItKnows) {
+  for (const char* known : {"NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB",
+                            "Tesla V100-SXM2-32GB", "NVIDIA H100 80GB HBM3", "NVIDIA H200"})
+    EXPECT_NE(facts_of_product(known), nullptr) << known;
+  for (const char* other : {"NVIDIA GH200 480GB",
+                            "NVIDIA GH200 144G HBM3e",
+                            "NVIDIA H200 NVL",
+                            "NVIDIA H20",
+                            "NVIDIA H100 NVL",
+                            "NVIDIA H100 PCIe",
+                            "NVIDIA H100",
+                            "NVIDIA GB200",
+                            "NVIDIA GB300",
+                            "NVIDIA B200",
+                            "NVIDIA A100-PCIE-40GB",
+                            "NVIDIA A100 80GB PCIe",
+                            "NVIDIA A100-SXM-64GB",
+                            "GRID A100-SXM4-40GB",
+                            "NVIDIA A100-SXM4-40C",
+                            "NVIDIA A100-SXM4-GB",
+                            "NVIDIA A100-SXM4-80GB-X",
+                            "Tesla V100-SXM2-32GB-LS",
+                            "Tesla V100-SXM3-32GB",
+                            "Tesla V100-PCIE-16GB",
+                            "NVIDIA GeForce RTX 4070",
+                            "NVIDIA GeForce RTX 4070 SUPER",
+                            "NVIDIA GeForce RTX 4070 Laptop",
+                            "NVIDIA RTX 4070 Laptop GPU 2",
+                            "Tesla T4",
+                            "NVIDIA L40S",
+                            "NVIDIA",
+                            "Tesla",
+                            ""})
+    EXPECT_EQ(facts_of_product(other), nullptr) << other;
+}
+
+// A name with a word more, or one less, is another product's.
+RC_GTEST_PROP(ChipFacts, AreOfTheWholeName, ()) {
+  const auto facts = chip_facts();
+  const ChipFacts& one = facts[*rc::gen::inRange<std::size_t>(0, facts.size())];
+  std::string name = one.product;
+  if (const auto star = name.find('*'); star != std::string::npos) name.replace(star, 1, "80");
+  RC_ASSERT(facts_of_product(name) == &one);
+  RC_ASSERT(facts_of_product("NVIDIA " + name) == &one);
+  const auto more = *rc::gen::nonEmpty(rc::gen::container<std::string>(rc::gen::inRange('A', 'Z')));
+  for (const std::string& other :
+       {name + " " + more, more + " " + name, name + more, more + name, name.substr(1)})
+    RC_ASSERT(facts_of_product(other) != &one);
+}
+
+TEST(ChipFacts, KnowsWhoseCounterHasACpu) {
+  EXPECT_TRUE(counts_its_module("NVIDIA GH200 480GB"));
+  EXPECT_TRUE(counts_its_module("NVIDIA GB200"));
+  EXPECT_FALSE(counts_its_module("NVIDIA H200"));
+  EXPECT_FALSE(counts_its_module("NVIDIA B200"));
+  EXPECT_FALSE(counts_its_module(""));
+}
+
 TEST(Reason, FillsInItsNumbers) {
   EXPECT_EQ(describe(Reason{"bound {0:.0f} MHz at {1:.2f}", {1100.4, 0.9}}),
             "bound 1100 MHz at 0.90");

@@ -184,6 +184,7 @@ void find_sensors(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devi
                   Capability& out) {
   unsigned long long energy = 0;
   out.energy_counter =
+      !counts_its_module(out.id.name) &&
       calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device, &energy) &&
       joules(energy).has_value();
   const PowerFields power = read_power_fields(calls, nvml, device, out);
@@ -268,7 +269,9 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
     sample.throttle_reasons = wide;
 }
 
+// Power stands in for a counter that has a CPU's energy, too.
 void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
+  if (counts_its_module(capability_.id.name)) return;
   unsigned long long wide = 0;
   const Duration before = thread_cpu_time();
   if (calls.ok("nvmlDeviceGetTotalEnergyConsumption", library_->functions().energy, device_, &wide))

@@ -335,6 +335,19 @@ TEST_F(NvmlDeviceTest, AnUnknownGpuIsUnknown) {
   EXPECT_FALSE(device->capability().activity_counters);
 }
 
+// It counts a CPU's joules, too.
+TEST_F(NvmlDeviceTest, TheCounterOfAGraceModuleIsNotTheGpus) {
+  gpu.name = "NVIDIA GH200 480GB";
+  gpu.energy = 5000;
+  const auto device = open();
+  EXPECT_FALSE(device->capability().energy_counter);
+  const auto sample = device->read({.energy = true});
+  ASSERT_TRUE(sample.ok());
+  EXPECT_FALSE(sample->energy);
+  EXPECT_TRUE(sample->power_usage);
+  EXPECT_FALSE(device->capability().flat_voltage_end);  // nor is it an H200
+}
+
 TEST_F(NvmlDeviceTest, ManyClocks) {
   gpu.graphics_clocks.clear();
   for (unsigned int mhz = 3000; mhz > 0; --mhz) gpu.graphics_clocks.push_back(mhz);
