@@ -19,9 +19,11 @@ Result<int> run_verb(const StatusOptions& options) {
   auto gpus = TRY(view.look(options.gpus));
   mark_simulated(gpus);
   if (options.json)
-    print_json("status", {{"paused", view.paused()}, {"gpus", gpus}});
+    print_json("status", {{"paused", view.closed() == ClosedGpus::paused},
+                          {"asleep", view.closed() == ClosedGpus::asleep},
+                          {"gpus", gpus}});
   else
-    print("{}", status_text(gpus, view.paused(), width_of_terminal()));
+    print("{}", status_text(gpus, view.closed(), width_of_terminal()));
   return end_of_look(clock);
 }
 

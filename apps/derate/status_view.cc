@@ -86,7 +86,26 @@ std::string progress(const Json& gpu) {
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.
 bool covers_all_gpus(const Json& state) { return text_at(state, "owner") == "derated"; }
 
+ClosedGpus closed_by(const Json& state) {
+  if (!covers_all_gpus(state)) return ClosedGpus::no;
+  if (true_at(state, "paused")) return ClosedGpus::paused;
+  return true_at(state, "asleep") ? ClosedGpus::asleep : ClosedGpus::no;
+}
+
 }  // namespace
+
+std::string closed_text(ClosedGpus closed) {
+  switch (closed) {
+    case ClosedGpus::no:
+      break;
+    case ClosedGpus::paused:
+      return "derated is paused: it has closed every GPU; `derate resume` goes on";
+    case ClosedGpus::asleep:
+      return "asleep: nobody uses a GPU, and derated has closed them so that they power down. It "
+             "opens them when a program uses one; no history of the time between is kept";
+  }
+  return "";
+}
 
 std::string assignment_text(const Json& gpu) {
   std::string how;
@@ -123,10 +142,10 @@ int end_of_look(Clock& clock) {
 Result<Json> StatusView::look(const std::string& choice) {
   Json gpus = Json::array();
   bool all = false;
-  paused_ = false;
+  closed_ = ClosedGpus::no;
   for (const Json& state : read_states(clock_)) {
     all = all || covers_all_gpus(state);
-    paused_ = paused_ || (covers_all_gpus(state) && state.value("paused", false));
+    closed_ = std::max(closed_, closed_by(state));
     for (const Json& gpu : state["gpus"]) {
       if (!gpu.is_object()) continue;
       const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {
@@ -156,15 +175,14 @@ Result<Json> StatusView::look(const std::string& choice) {
   for (const Json& gpu : gpus)
     ids.push_back({index_of(gpu), text_at(gpu, "uuid"), "", text_at(gpu, "name")});
   Json chosen = Json::array();
-  if (ids.empty() && paused_) return chosen;
+  if (ids.empty() && closed_ != ClosedGpus::no) return chosen;
   for (const int at : TRY(select_gpus(ids, choice)))
     chosen.push_back(gpus[static_cast<std::size_t>(at)]);
   return chosen;
 }
 
-std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t> width) {
-  if (paused && gpus.empty())
-    return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
+std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::size_t> width) {
+  if (closed != ClosedGpus::no && gpus.empty()) return closed_text(closed) + "\n";
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
                "saved", "<progress", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)

@@ -12,6 +12,11 @@
 
 namespace derate::cli {
 
+// Whether a daemon has closed every GPU, and why.
+enum class ClosedGpus : std::uint8_t { no, paused, asleep };
+// A sentence without a stop; empty: it has not.
+std::string closed_text(ClosedGpus closed);
+
 class StatusView {
  public:
   explicit StatusView(Clock& clock) : clock_(clock) {}
@@ -20,18 +25,17 @@ class StatusView {
   // where no daemon tells of all GPUs: asking wakes a GPU that sleeps.
   // Errors: those of the driver when nobody tells anything; not_found for a GPU that is not there.
   Result<nlohmann::ordered_json> look(const std::string& choice);
-  // The daemon has closed every handle on request.
-  bool paused() const { return paused_; }
+  ClosedGpus closed() const { return closed_; }
 
  private:
   Clock& clock_;
   std::optional<Result<OpenGpus>> real_;  // opened once
-  bool paused_ = false;
+  ClosedGpus closed_ = ClosedGpus::no;
 };
 
-// As a table. `paused`: says so in place of an empty one. `width`: columns of a terminal; where the
-// table is wider, columns are left out and the last is cut.
-std::string status_text(const nlohmann::ordered_json& gpus, bool paused,
+// As a table; `closed` in place of an empty one. `width`: columns of a terminal; where the table is
+// wider, columns are left out and the last is cut.
+std::string status_text(const nlohmann::ordered_json& gpus, ClosedGpus closed,
                         std::optional<std::size_t> width = {});
 
 // Of one GPU: "dry run, command of uid 7, for 30 s", and why its clock is what it is.

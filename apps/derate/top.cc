@@ -23,7 +23,7 @@ Result<void> print_pictures(const TopOptions& options, StatusView& view, Clock& 
     if (options.json)
       print_json_line("top", {{"gpus", gpus}});
     else
-      print("{}", status_text(gpus, view.paused()));
+      print("{}", status_text(gpus, view.closed()));
     TRY(finish_output());
     if (round == options.rounds || !clock.sleep_until(clock.now() + interval)) break;
   }
@@ -37,7 +37,7 @@ Result<void> show_top(const TopOptions& options, StatusView& view, Screen& scree
   live.look = [&](TopPicture& picture) -> Result<bool> {
     const auto gpus = TRY(view.look(options.gpus));
     picture = top_picture(gpus);
-    picture.paused = view.paused();
+    picture.closed = closed_text(view.closed());
     picture.warnings = silent_governors(clock);
     history.add(picture.gpus, clock.now());
     return true;

@@ -48,7 +48,7 @@ struct TopPicture {
   std::vector<TopTenant> tenants;
   std::string attribution;            // how the tenants' watts are known; empty: they are not
   std::vector<std::string> warnings;  // what is not as usual
-  bool paused = false;                // the daemon has closed every GPU on request
+  std::string closed = {};            // why the daemon has closed every GPU; empty: it has not
 };
 
 enum class TopPage : std::uint8_t { gpus, one_gpu, tenants };

@@ -126,8 +126,8 @@ Line summary_line(const TopPicture& picture, const TopChoice& choice, const Look
     out.spans.push_back({"! " + frame_text_of(picture.warnings.front(), look), Paint::bad});
     return out;
   }
-  if (picture.paused) {
-    out.spans.push_back({"! derated is paused; `derate resume` goes on", Paint::warning});
+  if (!picture.closed.empty()) {
+    out.spans.push_back({"! " + frame_text_of(picture.closed, look), Paint::warning});
     return out;
   }
   const TopTotals totals = totals_of(picture.gpus);

@@ -65,7 +65,7 @@ TopPicture any_picture() {
                            any_text(), any_text(), any_number(), any_number(), any_number(),
                            any_number(), *rc::gen::arbitrary<bool>()});
   if (*rc::gen::arbitrary<bool>()) out.warnings = {any_text()};
-  out.paused = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) out.closed = closed_text(ClosedGpus::asleep);
   return out;
 }
 

@@ -27,6 +27,7 @@
 #include "govern/lease.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
+#include "integ/runtime_power.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/people.h"
 #include "service/transport/signals.h"
@@ -81,6 +82,13 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   };
   out.config = config_source(options.config);
   out.token_file = token_file();
+  const PowerFiles files = power_files();
+  out.bus_ids = nvidia_bus_ids(files);
+  out.sleep.read = [files](const std::vector<std::string>& bus_ids) {
+    std::vector<RuntimePower> states;
+    for (const std::string& bus_id : bus_ids) states.push_back(read_runtime_power(files, bus_id));
+    return states;
+  };
   out.tune_file = tune_file();
   out.attribution.name = machine_tenant_resolver(settings.pod_resources, log);
   out.attribution.file = usage_file();

@@ -132,6 +132,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
           [log = log_](const Error& error) { log.warning("models of work: " + error.message); },
           options.stores),
       fleet_(with_parts(options.fleet, models_, records_.detector), settings, clock),
+      sleep_(options.sleep, clock),
       desk_(clock, log_),
       callers_{{settings, log_},
                {options.token_file, clock, log_, options.stores},
@@ -150,8 +151,12 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
   desk_.clients.on_refused([this](const Peer& peer, const std::string& why) {
     callers_.refusals.add(peer.role ? "api.sock" : "client.sock", caller_name(peer), why);
   });
+  for (CommandRouter* router : {&desk_.operators, &desk_.clients})
+    router->on_handle([this](const Operation& operation) {
+      if (operation.changes >= Changes::own) sleep_.wake();
+    });
   take_settings();
-  fleet_.begin_opening();
+  if (!sleep_.begin_asleep(options.bus_ids)) fleet_.begin_opening();
 }
 
 // The agent sends other users' requests over the API's socket. Its user is refused on all other
@@ -184,12 +189,16 @@ void Worker::add_sinks(std::vector<RecordSink> others) {
 }
 
 Instant Worker::next_due() {
-  if (desk_.queue.has_for_round()) return clock_.now();
-  return std::min(fleet_.next_due(), clock_.now() + kLongestWait);
+  constexpr std::chrono::milliseconds kWakingRound(50);
+  if (desk_.queue.has_for_round()) return clock_.now() + (is_waking() ? kWakingRound : Duration{});
+  const Instant latest = clock_.now() + kLongestWait;
+  return sleep_.closed() ? latest : std::min(fleet_.next_due(), latest);
 }
 
 // state.json is new before the answers come: who asked wants to see it there.
 void Worker::obey() {
+  if (desk_.queue.has_for_round()) sleep_.wake();
+  if (is_waking()) return;
   if (!desk_.queue.do_round()) return;
   take_changes();
   tell_pauses();
@@ -204,6 +213,7 @@ Result<void> Worker::step() {
     if (fleet_.changes() == 0) return opened;  // at the start
     log_.error("cannot open the GPUs: " + opened.error().message);
   }
+  let_sleep();
   take_changes();
   tell_pauses();
   if (fleet_.is_open()) round();
@@ -222,7 +232,7 @@ Result<void> Worker::step() {
 // Once a second, as a snapshot copies all that is known. While the GPUs are being opened it has
 // none of them, and says that the loop goes on.
 void Worker::show() {
-  const bool has_gpus = answers_.fleet.paused() || fleet_.is_open();
+  const bool has_gpus = answers_.fleet.paused() || running();
   if (has_gpus && !records_.state.due()) return;
   take_snapshot(has_gpus ? Figures::counted_anew : Figures::as_before);
   if (has_gpus) records_.state.publish(*records_.board.latest());
@@ -277,9 +287,63 @@ void Worker::tell_pauses() {
     tell(EventKind::resumed, "derated has its GPUs again", std::move(fields));
 }
 
+// --- GPUs that are left asleep -------------------------------------------------------------------
+
+// Requests that change GPUs wait until they are open.
+bool Worker::is_waking() const { return sleep_.closed() || (course_.waking && !fleet_.is_open()); }
+
+std::vector<GpuSleep::Gpu> Worker::sleepy_gpus() {
+  const bool watched = answers_.energy.windows().size() > 0;
+  std::vector<GpuSleep::Gpu> out;
+  for (const ManagedGpu& gpu : fleet_.gpus()) {
+    const Capability& capability = gpu.open.source->capability();
+    const auto totals = records_.totals.of(gpu.uuid());
+    const bool at_rest = gpu.last && gpu.last->sample &&
+                         gpu.last->sample->gpu_utilisation == Fraction(0) && totals &&
+                         totals->processes == 0;
+    const bool for_run = gpu.tuned() || (gpu.assigned && gpu.assigned->origin == origins::run);
+    // With persistence mode on the driver keeps the GPU up.
+    out.push_back({.pci_bus_id = capability.id.pci_bus_id,
+                   .in_use = watched || !at_rest || for_run || gpu.leftover.owed ||
+                             capability.persistence_mode.value_or(true)});
+  }
+  return out;
+}
+
+void Worker::let_sleep() {
+  if (answers_.fleet.paused() || fleet_.opening()) return;
+  if (fleet_.is_open()) {
+    course_.waking = false;
+    if (sleep_.watch_open(sleepy_gpus()) == GpuSleep::Wish::close) close_to_sleep();
+  } else if (sleep_.watch_closed() == GpuSleep::Wish::open) {
+    tell(EventKind::awake, "the GPUs are opened again");
+    wake_up();
+  } else if (course_.waking && clock_.now() >= course_.open_again) {
+    wake_up();
+  }
+}
+
+// What cannot be restored keeps them open.
+void Worker::close_to_sleep() {
+  if (auto restored = fleet_.restore("asleep"); !restored.ok()) {
+    log_.warning("the GPUs are not left to sleep: " + restored.error().message);
+    return;
+  }
+  fleet_.close();
+  sleep_.note_closed();
+  tell(EventKind::asleep, "nobody uses the GPUs: they are closed, and nothing of them is recorded");
+}
+
+void Worker::wake_up() {
+  course_.waking = true;
+  course_.open_again = clock_.now() + FleetOpener::kRescanEvery;
+  fleet_.begin_opening();
+}
+
 // If the configuration says govern and no GPU is governed, the status has the reason. Each GPU has
 // an event of its own.
 std::string Worker::status_sentence() const {
+  if (sleep_.closed()) return "the GPUs are asleep";
   if (std::string why = fleet_.governs_nothing(); !why.empty()) return why;
   const auto gpus = fleet_.gpus();
   const auto governed =
@@ -306,6 +370,7 @@ void Worker::attribute() {
 void Worker::take_snapshot(Figures loop) {
   Snapshot now{
       .beats = work_.tracker.beats(), .time = clock_.now(), .paused = answers_.fleet.paused()};
+  now.asleep = sleep_.closed();
   now.trouble = fleet_.governs_nothing();
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now()));
@@ -336,6 +401,7 @@ void Worker::take_settings() {
   answers_.energy.windows().set_max_gap(held_for(settings));
   records_.totals.set_max_gap(held_for(settings));
   records_.detector.set_max_gap(held_for(settings));
+  sleep_.after(from_seconds(settings.close_idle_after_s));
   answers_.tune.rules(tune_rules(settings));
   answers_.runs.rules(request_rules(origins::run, settings));
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);

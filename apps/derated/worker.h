@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "govern/fleet/fleet.h"
+#include "govern/fleet/gpu_sleep.h"
 #include "govern/lateness.h"
 #include "service/answers/advice_service.h"
 #include "service/answers/attribution_service.h"
@@ -50,6 +51,8 @@ struct WorkerOptions {
   EventLog::Options events = {};                    // its log, too; the history keeps them
   ConfigSource config = {};                         // of the settings; empty: of no file
   std::string token_file = {};                      // empty: there are no tokens
+  GpuSleepOptions sleep = {};                       // `after` is the settings'
+  std::vector<std::string> bus_ids = {};            // of the GPUs that may be asleep at the start
   std::vector<RecordSink> sinks = {};               // beside those of the services
   std::size_t tenant_rows = TenantRows::kMostRows;  // of a GPU, in metrics
   // Where databases are read and written; at_once where time is virtual.
@@ -68,8 +71,8 @@ class Worker {
   Instant next_due();
   // How many GPUs are governed; if none is and the configuration says govern, the reason.
   std::string status_sentence() const;
-  // The GPUs are open.
-  bool running() const { return fleet_.is_open(); }
+  // The GPUs are open, or asleep.
+  bool running() const { return fleet_.is_open() || sleep_.closed(); }
 
   // A new configuration: GPUs that it does not change go on as they are. A GPU that a command gave
   // a policy keeps it, in the new envelope. What each setting changes is its scope
@@ -160,6 +163,8 @@ class Worker {
   // What has become of it.
   struct Course {
     bool stopped = false, started = false, paused = false;
+    bool waking = false;  // the GPUs were asleep and are being opened
+    std::optional<Instant> open_again;
     std::uint64_t changes = 0;  // of the fleet, that are taken in
   };
 
@@ -171,6 +176,11 @@ class Worker {
   void take_settings();
   void tell(EventKind kind, std::string message, EventFields fields = {});
   void tell_pauses();
+  bool is_waking() const;
+  std::vector<GpuSleep::Gpu> sleepy_gpus();
+  void let_sleep();
+  void close_to_sleep();
+  void wake_up();
   std::vector<WorkloadTracker::Gpu> work_gpus() const;
   void attribute();
   enum class Figures : std::uint8_t { as_before, counted_anew };
@@ -184,6 +194,7 @@ class Worker {
   Records records_;
   ModelCacheProvider models_;
   Fleet fleet_;
+  GpuSleep sleep_;
   RequestDesk desk_;
   Callers callers_;
   std::atomic<bool> dcgm_names_{false}, dcgm_parts_{false};

@@ -187,6 +187,7 @@ void visit_fields(FieldsOf<AdviceAnswer> auto& m, auto&& visit) {
 }
 void visit_fields(FieldsOf<StatusAnswer> auto& m, auto&& visit) {
   visit(optional_field("paused", "the GPUs are given back and closed"), m.paused);
+  visit(optional_field("asleep", "the GPUs are closed because nobody uses them"), m.asleep);
   visit(optional_field("role", "what the caller may do: agent, reader, user, operator or admin"),
         m.role);
 }

@@ -267,7 +267,7 @@ struct AdviceAnswer {
 
 // What an answer of status has beside its GPUs.
 struct StatusAnswer {
-  std::optional<bool> paused;
+  std::optional<bool> paused, asleep;
   std::string role;
   bool operator==(const StatusAnswer&) const = default;
 };

@@ -47,6 +47,7 @@ struct Settings {
   double lower_every_s = 1;
   std::optional<double> temperature_limit_celsius;
   double observe_every_s = 0.1;
+  double close_idle_after_s = 20;
   double energy_every_s = 1;
   double activity_every_s = 0.2;
   double processes_every_s = 1;
@@ -217,6 +218,11 @@ void visit_settings(auto& s, auto&& visit) {
   const Section sampling_of_observer{"sampling", visit, Scope::observer};
   sampling_of_observer("observe_every_s", "s", "derated reads a GPU that it only observes every",
                        s.observe_every_s, 0.01, 60);
+  sampling_of_observer(
+      "close_idle_after_s", "s",
+      "derated closes GPUs that may power down (laptops) after so long without work; "
+      "0: never",
+      s.close_idle_after_s, 0, 86'400);
   const Section sampling{"sampling", visit};
   sampling("energy_every_s", "s", "read the energy counter every", s.energy_every_s, 0.1, 60);
   sampling("activity_every_s", "s",

@@ -54,6 +54,10 @@ constexpr std::array kCatalogue{
         "The energy counter stands still while power is drawn, and power readings stand in; or "
         "the two differ by more than their errors."},
     EventInfo{EventKind::meter_sound, "meter_sound", info, "It does not any more."},
+    EventInfo{EventKind::asleep, "asleep", info,
+              "Nobody uses the GPUs: the service has closed them, so that they power down."},
+    EventInfo{EventKind::awake, "awake", info,
+              "Another program has woken a GPU, or somebody needs one: the service opens them."},
 };
 
 }  // namespace

@@ -48,6 +48,8 @@ enum class EventKind : std::uint8_t {
   straggler,      // other GPUs wait for this one, which is slower
   meter_doubted,  // the energy counter stands still, or differs from the power
   meter_sound,    // the energy counter is sound again
+  asleep,         // nobody uses the GPUs: they are closed, so that they power down
+  awake,          // they are opened again
 };
 
 struct EventInfo {

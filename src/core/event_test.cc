@@ -38,7 +38,7 @@ TEST(Events, TheNamesAreThoseThatWerePublished) {
       names,
       "started stopped paused resumed config_changed governed released not_governed "
       "restored restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
-      "thermal thermal_over stuck lost found straggler meter_doubted meter_sound ");
+      "thermal thermal_over stuck lost found straggler meter_doubted meter_sound asleep awake ");
 }
 
 TEST(Events, ThePageHasTheCatalogue) {

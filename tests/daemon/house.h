@@ -32,6 +32,8 @@ struct GpuTrouble {
   int open = 0;                        // how many devices have it open
   bool fails_to_list = false;          // the list of processes fails
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
+  std::string pci_bus_id = {};  // of a GPU that may be powered down; empty: it may not
+  int opened = 0, calls = 0;    // so far
 };
 
 // A call that is polled for, as NvmlSource makes them: what it answers is of the time when it was
@@ -51,10 +53,15 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   HouseDevice(SimGpu& gpu, Clock& clock, int index, GpuTrouble& trouble)
       : clock_(clock), inner_(gpu, clock, index), trouble_(trouble) {
     ++trouble_.open;
+    ++trouble_.opened;
+    capability_ = inner_.capability();
+    if (trouble.pci_bus_id.empty()) return;
+    capability_.id.pci_bus_id = trouble.pci_bus_id;
+    capability_.persistence_mode = false;
   }
   ~HouseDevice() override { --trouble_.open; }
 
-  const Capability& capability() const override { return inner_.capability(); }
+  const Capability& capability() const override { return capability_; }
   Result<Sample> read(const ReadPlan& plan) override {
     if (trouble_.hangs) return stuck();
     auto sample = now().read(plan);
@@ -130,6 +137,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   }
   // A handle to a GPU that was lost stays dead, as a driver's does: it has to be opened anew.
   SimDevice& now() {
+    ++trouble_.calls;
     dead_ = dead_ || trouble_.faults.gpu_lost;
     inner_.faults = trouble_.faults;
     inner_.faults.gpu_lost = dead_;
@@ -137,6 +145,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   }
   Clock& clock_;
   SimDevice inner_;
+  Capability capability_;
   bool dead_ = false;
   GpuTrouble& trouble_;
   SlowCall<std::vector<GpuProcess>> listing_;
@@ -184,6 +193,8 @@ class House {
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.tracker = tracker;
     options.history.file = history_file;
+    options.sleep = sleep;
+    options.bus_ids = bus_ids;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     while (round() && !worker->running()) {
     }
@@ -265,6 +276,8 @@ class House {
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none
   ConfigSource config = {};                      // of no file
+  GpuSleepOptions sleep = {};                    // without a reader: no GPU is left asleep
+  std::vector<std::string> bus_ids = {};
   WorkloadTracker::Options tracker{.readers = readers(), .where = BackgroundWorker::Where::at_once};
   std::unique_ptr<Worker> worker;
 

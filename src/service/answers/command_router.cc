@@ -29,6 +29,7 @@ Error CommandRouter::unknown(const std::string& name) const {
 CommandRouter::Answer CommandRouter::handle(const Asked& asked) const {
   const Handled* const found = find(*asked.operation);
   if (found == nullptr) return Answer(unknown(asked.operation->name));
+  handled_(*asked.operation);
   Answer out = found->handler(asked);
   if (out && !out->ok()) refused(asked.peer, out->error());
   return out;

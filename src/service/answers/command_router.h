@@ -56,6 +56,9 @@ class CommandRouter {
   void on_refused(Refused hook) { refused_ = std::move(hook); }
   void refused(const Peer& peer, const Error& why) const;
 
+  // Called before each request is answered.
+  void on_handle(std::function<void(const Operation&)> hook) { handled_ = std::move(hook); }
+
   Answer handle(const Asked& asked) const;
   void closed(const Peer& peer) const;
 
@@ -85,6 +88,7 @@ class CommandRouter {
   std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
   Refused refused_ = [](const Peer&, const std::string&) {};
+  std::function<void(const Operation&)> handled_ = [](const Operation&) {};
   std::map<std::uint64_t, Receiver> receivers_;  // by the first number
 };
 

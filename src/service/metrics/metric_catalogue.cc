@@ -471,16 +471,16 @@ constexpr Metric kTenantMetrics[] = {
 using Options = MetricsOptions;
 
 void put_gpu_states(const Snapshot& snapshot, const Options&, MetricSamples& out) {
-  const bool paused = snapshot.paused.value_or(false);
+  const bool closed = snapshot.paused.value_or(false) || snapshot.asleep;
   std::size_t open = 0, lost = 0;
   for (const GpuSnapshot& gpu : snapshot.gpus) ++(gpu.totals && gpu.totals->lost ? lost : open);
-  if (!paused) lost += snapshot.away.size();
+  if (!closed) lost += snapshot.away.size();
   const auto put = [&](const char* state, std::size_t n) {
     out.add(MetricLabels().add("state", state), number_of(n));
   };
   put("open", open);
   put("lost", lost);
-  put("closed", paused ? snapshot.away.size() : 0);
+  put("closed", closed ? snapshot.away.size() : 0);
 }
 
 void put_heartbeats(const Snapshot& snapshot, const Options&, MetricSamples& out) {
@@ -512,7 +512,11 @@ constexpr Metric kServiceMetrics[] = {
      "version"},
     {{"derate_paused", Type::gauge, "", "1 while the GPUs are given back and closed."},
      of_part<&Snapshot::paused, flag_of>},
-    {{"derate_gpus", Type::gauge, "", "GPUs that are open, lost, or closed while it is paused."},
+    {{"derate_asleep", Type::gauge, "",
+      "1 while the GPUs are closed because nobody uses them, so that they power down."},
+     [](const Snapshot& snapshot) { return flag_of(snapshot.asleep); }},
+    {{"derate_gpus", Type::gauge, "",
+      "GPUs that are open, lost, or closed while it is paused or they are asleep."},
      put_gpu_states,
      "state"},
     {{"derate_attribution_enabled", Type::gauge, "", "1 while energy is divided among tenants."},

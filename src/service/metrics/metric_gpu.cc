@@ -57,7 +57,7 @@ std::vector<MetricGpu> metric_gpus(const Snapshot& snapshot, Instant now) {
   for (const AwayGpu& gpu : snapshot.away) {
     MetricGpu& view = out.emplace_back(view_of(gpu.id, snapshot, now));
     view.totals = &gpu.totals;
-    view.lost = !snapshot.paused.value_or(false);
+    view.lost = !snapshot.paused.value_or(false) && !snapshot.asleep;
   }
   return out;
 }

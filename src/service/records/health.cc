@@ -41,6 +41,7 @@ Health readyz(const Snapshot& snapshot, Instant now) {
   if (Health alive = livez(snapshot, now); !alive.good) return alive;
   if (snapshot.paused.value_or(false))
     return {false, "paused: the GPUs are given back and closed until `derate resume`"};
+  if (snapshot.asleep) return {true, "the GPUs are asleep, and closed until somebody uses them"};
   if (snapshot.gpus.empty())
     return {false, snapshot.away.empty() ? "the GPUs are not open yet" : "no GPU is open"};
   std::vector<std::string> lost, stale;

@@ -171,6 +171,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
 Json snapshot_json(const Snapshot& snapshot) {
   Json out = Json::object();
   if (snapshot.paused) out["paused"] = *snapshot.paused;
+  if (snapshot.asleep) out["asleep"] = true;
   if (snapshot.loop) {
     Json loop = {{"rounds", snapshot.loop->rounds}};
     if (const auto late = snapshot.loop->p99) loop["late_p99_seconds"] = seconds(*late);

@@ -60,6 +60,7 @@ struct Snapshot {
   std::vector<AwayGpu> away = {};
   // Of a daemon; empty where there is none.
   std::optional<bool> paused;
+  bool asleep = false;  // the GPUs are closed, so that they power down
   std::optional<LatenessFigures> loop;
   bool attributes = false;                                             // whose watts is asked
   std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read

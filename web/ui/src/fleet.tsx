@@ -101,6 +101,13 @@ export function Fleet({ status, savings }: { status: Status; savings?: Savings }
         derated is paused: all GPUs are given back and closed until <code>derate resume</code>.
       </p>
     );
+  if (status.asleep)
+    return (
+      <p class="empty">
+        Nobody uses a GPU: derated has closed them so that they power down, and keeps no history of this time. It opens
+        them when a program uses one.
+      </p>
+    );
   if (status.gpus.length === 0)
     return <p class="empty">derated is opening the GPUs, or there are none: <code>derate doctor</code></p>;
   // Who needs attention comes first; else by number.

@@ -86,6 +86,7 @@ export interface AdviceAnswer {
 }
 export interface Status {
   paused: boolean;
+  asleep?: boolean;
   role?: string; // what who asks may do
   gpus: Gpu[];
 }

@@ -1,0 +1,191 @@
+// A laptop's GPU that nobody uses is left asleep: no call of the driver wakes it.
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "house.h"
+
+namespace derate::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Asleep : public testing::Test {
+ protected:
+  Asleep() {
+    house.trouble(0).pci_bus_id = "00000000:01:00.0";
+    house.trouble(0).processes.emplace();
+    house.sleep.read = [this](const std::vector<std::string>& bus_ids) {
+      EXPECT_EQ(bus_ids, std::vector<std::string>{"00000000:01:00.0"});
+      return std::vector<RuntimePower>{power};
+    };
+    house.sleep.where = BackgroundWorker::Where::at_once;
+  }
+  void fall_asleep() {
+    house.run(30s);
+    ASSERT_EQ(house.trouble(0).open, 0);
+    power = RuntimePower::off;
+    house.run(2s);
+  }
+  Json state() const { return parse_json(*read_file(house.folder + "/run/state.json")); }
+  bool is_asleep() const { return true_at(state(), "asleep"); }
+
+  House house{1, "RTX4070-Laptop"};
+  RuntimePower power = RuntimePower::on;
+};
+
+TEST_F(Asleep, NoCallIsMadeInAnHourAndOneOpeningAfterAWake) {
+  house.start();
+  house.run(15s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+  EXPECT_FALSE(is_asleep());
+  fall_asleep();
+  EXPECT_TRUE(is_asleep());
+  const int calls = house.trouble(0).calls;
+  house.run(1h);
+  EXPECT_EQ(house.trouble(0).calls, calls);
+  EXPECT_EQ(house.trouble(0).opened, 1);
+  EXPECT_TRUE(is_asleep());
+
+  power = RuntimePower::on;
+  house.person(0, 200, 1000);
+  house.work(0, "GeMM");
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+  EXPECT_FALSE(is_asleep());
+  house.run(2min);
+  EXPECT_EQ(house.trouble(0).opened, 2);
+}
+
+// It is opened for it, and the command is obeyed then.
+TEST_F(Asleep, ACommandWakesIt) {
+  house.start();
+  fall_asleep();
+  house.opens_later = 3;
+  EXPECT_FALSE(
+      house.worker->operators().handle(R"({"command":"policy-set","policy":"assure"})", {1, 0, 1}));
+  house.run(5s);
+  const auto late = house.worker->operators().take_late();
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_NE(late[0].second.find("assure"), std::string::npos) << late[0].second;
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+TEST_F(Asleep, AWindowOfEnergyKeepsItAwake) {
+  house.start();
+  house.run(1s);
+  (void)house.call(1, R"({"command":"window-begin","name":"epoch"})");
+  house.run(5min);
+  EXPECT_EQ(house.trouble(0).opened, 1);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+// What was set is given back first, and governing goes on after it.
+TEST_F(Asleep, AGovernedGpuIsGivenBackBeforeItSleeps) {
+  Settings settings;
+  settings.govern = true;
+  house.start(settings);
+  house.work(0, "GeMM");
+  house.person(0, 200, 1000);
+  house.run(2min);
+  EXPECT_FALSE(house.left().empty());
+  house.sim(0).stop();
+  house.trouble(0).processes->clear();
+  fall_asleep();
+  EXPECT_TRUE(is_asleep());
+  EXPECT_TRUE(house.left().empty());
+  EXPECT_FALSE(house.sim(0).locked());
+  power = RuntimePower::on;
+  house.run(5s);
+  EXPECT_EQ(first_gpu(house)["policy"], "assure");
+}
+
+// Another program, or a display, keeps it up: closing it again and again would only lose readings.
+TEST_F(Asleep, AGpuThatDoesNotFallAsleepIsReadOn) {
+  house.start();
+  house.run(40min);  // closed after 20 s, 10 and 31 minutes
+  EXPECT_GE(house.trouble(0).opened, 3);
+  EXPECT_LE(house.trouble(0).opened, 4);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+TEST_F(Asleep, NothingIsClosedOnWhatIsNotUnderstood) {
+  for (const RuntimePower not_known : {RuntimePower::unknown, RuntimePower::fixed}) {
+    power = not_known;
+    house.start();
+    house.run(3min);
+    EXPECT_EQ(house.trouble(0).open, 1);
+  }
+  EXPECT_EQ(house.trouble(0).opened, 2);  // by two starts
+}
+
+// Files that cannot be read any more are no reason to leave a GPU closed.
+TEST_F(Asleep, WhatIsNotUnderstoodLaterOpensIt) {
+  house.start();
+  fall_asleep();
+  power = RuntimePower::unknown;
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+TEST_F(Asleep, AGpuThatSleepsAtTheStartIsNotOpened) {
+  power = RuntimePower::off;
+  house.bus_ids = {"00000000:01:00.0"};
+  house.start();
+  EXPECT_TRUE(house.worker->running());
+  EXPECT_EQ(house.worker->status_sentence(), "the GPUs are asleep");
+  house.run(1h);
+  EXPECT_EQ(house.trouble(0).opened, 0);
+  EXPECT_TRUE(is_asleep());
+  power = RuntimePower::on;
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).opened, 1);
+}
+
+TEST_F(Asleep, TheSettingSwitchesItOff) {
+  Settings settings;
+  settings.close_idle_after_s = 0;
+  house.start(settings);
+  house.run(3min);
+  EXPECT_EQ(house.trouble(0).opened, 1);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+TEST_F(Asleep, AReloadThatSwitchesItOffWakesIt) {
+  house.start();
+  fall_asleep();
+  Settings settings;
+  settings.close_idle_after_s = 0;
+  house.worker->reload(settings);
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+TEST_F(Asleep, APauseAndAResumeEndIt) {
+  house.start();
+  fall_asleep();
+  EXPECT_FALSE(house.worker->operators().handle(R"({"command":"pause"})", {1, 0, 1}));
+  house.run(3s);
+  EXPECT_TRUE(true_at(state(), "paused"));
+  EXPECT_FALSE(is_asleep());
+  EXPECT_EQ(house.trouble(0).open, 0);
+  EXPECT_FALSE(house.worker->operators().handle(R"({"command":"resume"})", {1, 0, 1}));
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+}
+
+// After a suspend of the machine the driver may need a while.
+TEST_F(Asleep, AnOpeningThatFailsIsTriedAgain) {
+  house.start();
+  fall_asleep();
+  house.trouble(0).faults.gpu_lost = true;
+  power = RuntimePower::on;
+  house.run(20s);
+  EXPECT_EQ(house.trouble(0).open, 0);
+  house.trouble(0).faults.gpu_lost = false;
+  house.work(0, "GeMM");
+  house.run(2min);
+  EXPECT_EQ(house.trouble(0).opened, 2);
+}
+
+}  // namespace
+}  // namespace derate::cli
