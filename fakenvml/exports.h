@@ -174,6 +174,8 @@ FAKENVML(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 (Device device, uint* count, nvml::ProcessInfo* out);
 FAKENVML(nvmlDeviceGetProcessUtilization)
 (Device device, nvml::ProcessUtilization* out, uint* count, ulonglong last_seen_us);
+FAKENVML(nvmlDeviceGetProcessesUtilizationInfo)
+(Device device, nvml::ProcessesUtilization* info);
 
 // --- GPM -----------------------------------------------------------------------------------------
 FAKENVML(nvmlGpmQueryDeviceSupport)(Device device, nvml::GpmSupport* out);

@@ -1,6 +1,7 @@
 // NVML functions for the processes on a GPU, and their utilisation. Simulated jobs compute; a test
 // can have processes that draw.
 #include <algorithm>
+#include <utility>
 
 #include "fakenvml/exports.h"
 #include "fakenvml/session.h"
@@ -89,6 +90,29 @@ Return nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* 
     for (const ProcessSample* one = processes->samples; one != end; ++one)
       if (newer(*one))
         *out++ = {one->pid, one->time_us, one->sm_percent, one->memory_percent, 0, 0};
+    return Return::success;
+  });
+}
+
+// As on an H200 (580.159.04): another version is refused, and no sample since then is not_found.
+Return nvmlDeviceGetProcessesUtilizationInfo(Device device, nvml::ProcessesUtilization* info) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (info == nullptr) return Return::invalid_argument;
+    if (info->version != nvml::ProcessesUtilization{}.version)
+      return Return::argument_version_mismatch;
+    if (now.mig != 0) return Return::not_supported;
+    const auto processes = call.state().processes.read();
+    if (!processes) return Return::gpu_is_lost;
+    const auto newer = [&](const ProcessSample& one) { return one.time_us > info->last_seen_us; };
+    const ProcessSample* const end = processes->samples + processes->sample_count;
+    const uint room = std::exchange(
+        info->count, static_cast<uint>(std::count_if(processes->samples, end, newer)));
+    if (info->count == 0) return Return::not_found;
+    if (info->list == nullptr || room < info->count) return Return::insufficient_size;
+    nvml::ProcessUtilizationInfo* out = info->list;
+    for (const ProcessSample* one = processes->samples; one != end; ++one)
+      if (newer(*one))
+        *out++ = {one->time_us, one->pid, one->sm_percent, one->memory_percent, 0, 0, 0, 0};
     return Return::success;
   });
 }

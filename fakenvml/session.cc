@@ -172,6 +172,7 @@ struct CallCpu {
 constexpr CallCpu kH200[] = {
     {"nvmlDeviceGetTotalEnergyConsumption", std::chrono::microseconds(4500)},
     {"nvmlDeviceGetProcessUtilization", std::chrono::microseconds(2900)},
+    {"nvmlDeviceGetProcessesUtilizationInfo", std::chrono::microseconds(2900)},
     {"nvmlGpmMetricsGet", std::chrono::microseconds(1200)},
     {"nvmlGpmSampleGet", std::chrono::microseconds(170)},
 };

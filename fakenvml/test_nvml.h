@@ -486,6 +486,7 @@ NvmlFunctions::Call<A...> StagedNvml::hook(NvmlFunctions::Call<A...> Of::*) {
     constexpr bool kListsProcesses = kSameMember<Member, &NvmlFunctions::compute_processes> ||
                                      kSameMember<Member, &NvmlFunctions::graphics_processes> ||
                                      kSameMember<Member, &NvmlFunctions::process_utilization> ||
+                                     kSameMember<Member, &NvmlFunctions::processes_utilization> ||
                                      kSameMember<Member, &NvmlFunctions::process_name>;
     world.stage(!kGivesBack, kListsProcesses);
     const nvml::Return code = (library().*Member)(arguments...);
@@ -510,11 +511,12 @@ inline NvmlFunctions StagedNvml::functions() {
                &F::power_limit_default, &F::temperature_threshold, &F::persistence_mode,
                &F::utilization, &F::clock, &F::power_usage, &F::field_values, &F::throttle_reasons,
                &F::temperature, &F::energy, &F::compute_processes, &F::graphics_processes,
-               &F::process_utilization, &F::lock_clocks, &F::reset_clocks, &F::set_power_limit,
-               &F::power_limit, &F::application_clock, &F::mig_mode, &F::mig_device_count,
-               &F::mig_device, &F::gpu_instance_id, &F::compute_instance_id, &F::attributes,
-               &F::instance_profile, &F::instances, &F::instance_info, &F::gpm_support,
-               &F::gpm_alloc, &F::gpm_free, &F::gpm_sample, &F::gpm_mig_sample, &F::gpm_metrics>();
+               &F::process_utilization, &F::processes_utilization, &F::lock_clocks,
+               &F::reset_clocks, &F::set_power_limit, &F::power_limit, &F::application_clock,
+               &F::mig_mode, &F::mig_device_count, &F::mig_device, &F::gpu_instance_id,
+               &F::compute_instance_id, &F::attributes, &F::instance_profile, &F::instances,
+               &F::instance_info, &F::gpm_support, &F::gpm_alloc, &F::gpm_free, &F::gpm_sample,
+               &F::gpm_mig_sample, &F::gpm_metrics>();
 }
 
 }  // namespace derate

@@ -22,7 +22,7 @@ Json governed() {
 }
 
 TEST(StatusText, OfAGovernedGpu) {
-  const std::string text = status_text(Json::array({governed()}), false);
+  const std::string text = status_text(Json::array({governed()}), ClosedGpus::no);
   for (const char* part :
        {"1410 MHz", "97 %", "402 W", "90 %", "assure", "the clock of least energy"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
@@ -31,9 +31,9 @@ TEST(StatusText, OfAGovernedGpu) {
 TEST(StatusText, WhatWasSavedIsTold) {
   Json gpu = governed();
   gpu["saving"] = {{"method", "curves/1"}, {"energy_saving_ratio", 0.118}};
-  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "12 %"));
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "12 %"));
   gpu["saving"] = 7;
-  EXPECT_FALSE(has(status_text(Json::array({gpu}), false), "12 %"));
+  EXPECT_FALSE(has(status_text(Json::array({gpu}), ClosedGpus::no), "12 %"));
 }
 
 TEST(StatusText, WhoAssignsAndWhoBoundsAreTold) {
@@ -41,18 +41,18 @@ TEST(StatusText, WhoAssignsAndWhoBoundsAreTold) {
   gpu["dry_run"] = true;
   gpu["assigned"] = {{"by", "command"}, {"who", "uid 7"}, {"ends_in_seconds", 30.0}};
   gpu["bounds"] = Json::array({{{"by", "budget"}, {"highest_clock_mhz", 900.0}}});
-  const std::string text = status_text(Json::array({gpu}), false);
+  const std::string text = status_text(Json::array({gpu}), ClosedGpus::no);
   EXPECT_TRUE(has(text, "assure (dry run, command of uid 7, for 30 s)")) << text;
   EXPECT_TRUE(has(text, "the clock of least energy; budget allows 900 MHz at most")) << text;
   gpu["bounds"] = Json::array({7});
   gpu["assigned"] = "somebody";
-  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "assure (dry run)"));
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "assure (dry run)"));
 }
 
 TEST(StatusText, TroubleComesBeforeTheReason) {
   Json gpu = governed();
   gpu["trouble"] = "cannot lock its clock";
-  const std::string text = status_text(Json::array({gpu}), false);
+  const std::string text = status_text(Json::array({gpu}), ClosedGpus::no);
   EXPECT_TRUE(has(text, "cannot lock its clock"));
   EXPECT_FALSE(has(text, "the clock of least energy"));
 }
@@ -63,7 +63,7 @@ TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
   gpu["every_phase"] = true;
   gpu["drifts"] = 3;
   gpu["beat_age_seconds"] = 4.2;
-  const std::string text = status_text(Json::array({gpu}), false);
+  const std::string text = status_text(Json::array({gpu}), ClosedGpus::no);
   for (const char* part :
        {"assure (dry run)", "90 % each", "another tool changed it 3", "beat 4 s ago"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
@@ -72,11 +72,11 @@ TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
 TEST(StatusText, SaysByWhatItIsKnownHowFarTheWorkIs) {
   Json gpu = governed();
   gpu["progress_signal"] = "counters";
-  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), " counters "));
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), " counters "));
   gpu["progress_signal"] = "kernel launches";
   gpu["beat_age_seconds"] = 0.2;
   gpu["launch_unsteadiness_ratio"] = 0.0042;
-  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "launches ±0.4 %"));
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "launches ±0.4 %"));
 }
 
 // What another program wrote into the file, or an older version did not.
@@ -84,15 +84,16 @@ TEST(StatusText, FieldsOfAnotherTypeOrNoneAreDashes) {
   const Json odd = {
       {"index", "zero"},         {"name", 7},        {"sm_clock_mhz", "fast"}, {"dry_run", 1},
       {"policy", Json::array()}, {"drifts", "many"}, {"power_watts", nullptr}};
-  const std::string text = status_text(Json::array({odd, Json::object()}), false);
+  const std::string text = status_text(Json::array({odd, Json::object()}), ClosedGpus::no);
   EXPECT_TRUE(has(text, "nobody"));
   EXPECT_TRUE(has(text, "-"));
   EXPECT_FALSE(has(text, "fast"));
 }
 
 TEST(StatusText, APausedDaemonSaysSo) {
-  EXPECT_TRUE(has(status_text(Json::array(), true), "derated is paused"));
-  EXPECT_FALSE(has(status_text({governed()}, true), "derated is paused"));
+  EXPECT_TRUE(has(status_text(Json::array(), ClosedGpus::paused), "derated is paused"));
+  EXPECT_FALSE(has(status_text({governed()}, ClosedGpus::paused), "derated is paused"));
+  EXPECT_TRUE(has(status_text(Json::array(), ClosedGpus::asleep), "asleep: nobody uses a GPU"));
 }
 
 }  // namespace

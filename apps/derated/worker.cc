@@ -18,7 +18,7 @@ constexpr Duration kLongestWait = std::chrono::seconds(1);
 // A reading of the power is held for two of the rounds that it is taken in, or a sampler's gap.
 Duration held_for(const Settings& settings) {
   constexpr Duration kLeast = std::chrono::seconds(2);
-  return std::max(kLeast, from_seconds(2 * settings.observe_every_s));
+  return std::max(kLeast, from_seconds(2 * settings.observer.every_s));
 }
 
 TuneRules tune_rules(const Settings& settings) {
@@ -323,7 +323,7 @@ void Worker::let_sleep() {
   }
 }
 
-// What cannot be restored keeps them open.
+// They stay open if one cannot be restored.
 void Worker::close_to_sleep() {
   if (auto restored = fleet_.restore("asleep"); !restored.ok()) {
     log_.warning("the GPUs are not left to sleep: " + restored.error().message);
@@ -401,7 +401,7 @@ void Worker::take_settings() {
   answers_.energy.windows().set_max_gap(held_for(settings));
   records_.totals.set_max_gap(held_for(settings));
   records_.detector.set_max_gap(held_for(settings));
-  sleep_.after(from_seconds(settings.close_idle_after_s));
+  sleep_.after(from_seconds(settings.observer.close_idle_after_s));
   answers_.tune.rules(tune_rules(settings));
   answers_.runs.rules(request_rules(origins::run, settings));
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);

@@ -38,7 +38,7 @@ class ProcessSplit final : public SplitMethod {
       double working = 0, working_square = 0;  // W while it has the GPU, at the highest clock
     };
     std::vector<Process> processes;
-    double base = 0, base_sd = 0, context = 0, context_sd = 0, noise = 0, off = 0;
+    double all = 0, base = 0, base_sd = 0, context = 0, context_sd = 0, noise = 0, off = 0;
     double deviation = 0;  // of the power from what was foretold, in standard deviations
   };
 
@@ -191,9 +191,9 @@ ProcessSplit::Mixture ProcessSplit::mix(const BoardTick& seen) const {
 // processes in proportion to what they draw (allocate_energy.h): an error that all of them have in
 // common does not matter, and the one that alone draws anything gets all that is left.
 void ProcessSplit::add_spread(Mixture& mixture, double given) const {
-  double all = 0;
-  for (const Mixture::Process& one : mixture.processes) all += one.mean;
-  for (Mixture::Process& one : mixture.processes) one.given = all > 0 ? given * one.mean / all : 0;
+  for (const Mixture::Process& one : mixture.processes) mixture.all += one.mean;
+  for (Mixture::Process& one : mixture.processes)
+    one.given = mixture.all > 0 ? given * one.mean / mixture.all : 0;
   for (std::size_t j = 0; j < bank_.size(); ++j) {
     const TurnFilter::Seen& now = bank_[j].seen();
     const double drawn = std::accumulate(now.draws.begin(), now.draws.end(), 0.0);
@@ -211,17 +211,14 @@ void ProcessSplit::add_spread(Mixture& mixture, double given) const {
 double ProcessSplit::variance_of(const Mixture& mixture, std::size_t process,
                                  const ShareBelief& belief) {
   const Mixture::Process& sum = mixture.processes[process];
-  double all = 0, all_otherwise = 0;
-  for (std::size_t k = 0; k < mixture.processes.size(); ++k) {
-    const Mixture::Process& one = mixture.processes[k];
-    all += one.mean;
-    if (!belief.equal_parts.empty())
-      all_otherwise += (belief.equal_parts[k] - one.part) * one.whole;
-  }
-  const double known = std::max(0.0, sum.square - std::pow(sum.mean - sum.given * all, 2));
+  const double known = std::max(0.0, sum.square - std::pow(sum.mean - sum.given * mixture.all, 2));
   if (belief.equal_parts.empty()) return known;
-  const double otherwise =
-      (belief.equal_parts[process] - sum.part) * sum.whole - sum.given * all_otherwise;
+  const auto moves = [&](std::size_t k) {
+    const Mixture::Process& one = mixture.processes[k];
+    return (belief.equal_parts[k] - one.part) * one.whole;
+  };
+  double otherwise = moves(process);
+  for (std::size_t k = 0; k < mixture.processes.size(); ++k) otherwise -= sum.given * moves(k);
   return known + belief.equal_doubt * (1 - belief.equal_doubt) * otherwise * otherwise;
 }
 
@@ -239,7 +236,6 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
     out.tenants.push_back({.sigma = Watts(holds(tenant) && !mig ? context_part : 0)});
     if (!mig) out.tenants.back().prior_share = Fraction(0);
   }
-  double all = 0;
   for (std::size_t k = 0; k < keys_.size(); ++k) {
     const Mixture::Process& sum = mixture.processes[k];
     const double sd = std::sqrt(whiteness_.inflation() * variance_of(mixture, k, belief));
@@ -250,14 +246,13 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
         .prior_share = Fraction(std::min(1.0, (1 - sum.given) * sum.prior)),
         .working_w = Belief{
             sum.working, std::sqrt(std::max(0.0, sum.working_square - sum.working * sum.working))}};
-    all += sum.mean;
   }
-  if (seen.board_w) unexplained_.add(mixture.off, all, seen.seconds);
+  if (seen.board_w) unexplained_.add(mixture.off, mixture.all, seen.seconds);
   if (seen.board_w) whiteness_.add(mixture.deviation, seen.seconds);
   out.unexplained = unexplained_.share();
   // What the sensor's noise makes of what is not explained, the base bears; the rest is somebody's.
   const double left =
-      seen.board_w ? std::abs(*seen.board_w - mixture.base - mixture.context - all) : 0;
+      seen.board_w ? std::abs(*seen.board_w - mixture.base - mixture.context - mixture.all) : 0;
   const double noise = 2 * mixture.noise;
   out.residual_to_base =
       Fraction((1 - clean_share(tick.capped)) * (left <= noise ? 1 : noise / left));

@@ -33,6 +33,12 @@ struct DcgmSettings {
   bool parts = false;  // report the tenants' own power and energy under these names
 };
 
+// How derated reads GPUs that it only observes.
+struct ObserverSettings {
+  double every_s = 0.1;
+  double close_idle_after_s = 20;
+};
+
 struct Settings {
   std::string policy = "assure";
   std::string gpus;
@@ -46,8 +52,7 @@ struct Settings {
   double idle_after_s = 1;
   double lower_every_s = 1;
   std::optional<double> temperature_limit_celsius;
-  double observe_every_s = 0.1;
-  double close_idle_after_s = 20;
+  ObserverSettings observer;
   double energy_every_s = 1;
   double activity_every_s = 0.2;
   double processes_every_s = 1;
@@ -217,12 +222,12 @@ void visit_settings(auto& s, auto&& visit) {
          s.temperature_limit_celsius, 20, 120);
   const Section sampling_of_observer{"sampling", visit, Scope::observer};
   sampling_of_observer("observe_every_s", "s", "derated reads a GPU that it only observes every",
-                       s.observe_every_s, 0.01, 60);
+                       s.observer.every_s, 0.01, 60);
   sampling_of_observer(
       "close_idle_after_s", "s",
       "derated closes GPUs that may power down (laptops) after so long without work; "
       "0: never",
-      s.close_idle_after_s, 0, 86'400);
+      s.observer.close_idle_after_s, 0, 86'400);
   const Section sampling{"sampling", visit};
   sampling("energy_every_s", "s", "read the energy counter every", s.energy_every_s, 0.1, 60);
   sampling("activity_every_s", "s",

@@ -26,7 +26,7 @@ TEST(Events, EachHasItsPlaceItsNameOnceAndASentence) {
     })) << name;
     EXPECT_TRUE(meaning.ends_with('.')) << name;
   }
-  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::meter_sound) + 1);
+  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::awake) + 1);
   EXPECT_EQ(find_event("reboot"), nullptr);
 }
 

@@ -9,7 +9,7 @@
 
 namespace derate {
 
-// Where /sys and /proc are.
+// The folders /sys and /proc.
 struct PowerFiles {
   std::string sysfs = "/sys", proc = "/proc";
 };

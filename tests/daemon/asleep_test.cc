@@ -79,7 +79,7 @@ TEST_F(Asleep, AWindowOfEnergyKeepsItAwake) {
   EXPECT_EQ(house.trouble(0).open, 1);
 }
 
-// What was set is given back first, and governing goes on after it.
+// It is given back first, and governed again after it.
 TEST_F(Asleep, AGovernedGpuIsGivenBackBeforeItSleeps) {
   Settings settings;
   settings.govern = true;
@@ -143,7 +143,7 @@ TEST_F(Asleep, AGpuThatSleepsAtTheStartIsNotOpened) {
 
 TEST_F(Asleep, TheSettingSwitchesItOff) {
   Settings settings;
-  settings.close_idle_after_s = 0;
+  settings.observer.close_idle_after_s = 0;
   house.start(settings);
   house.run(3min);
   EXPECT_EQ(house.trouble(0).opened, 1);
@@ -154,7 +154,7 @@ TEST_F(Asleep, AReloadThatSwitchesItOffWakesIt) {
   house.start();
   fall_asleep();
   Settings settings;
-  settings.close_idle_after_s = 0;
+  settings.observer.close_idle_after_s = 0;
   house.worker->reload(settings);
   house.run(3s);
   EXPECT_EQ(house.trouble(0).open, 1);

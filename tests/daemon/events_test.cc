@@ -145,7 +145,7 @@ TEST(DaemonEvents, AReloadSaysWhatHasChanged) {
   Settings settings;
   house.worker->reload(settings);
   EXPECT_EQ(house.names(), "");
-  settings.observe_every_s = 0.5;
+  settings.observer.every_s = 0.5;
   house.worker->reload(settings);
   const auto events = house.take();
   ASSERT_EQ(events.size(), 1u);

@@ -183,7 +183,7 @@ std::vector<Row> safety_rows() {
          return scene.asked(0) == "1530.0" ? "the top" : "lowered";
        },
        [](auto& s) { by(s, "max-freq"); }},
-      {"sampling.observe_every_s", [](auto& s) { s.observe_every_s = 1; },
+      {"sampling.observe_every_s", [](auto& s) { s.observer.every_s = 1; },
        [](auto& scene) { return often(scene, &Seen::records, 50, 2); }},
       {"sampling.energy_every_s", [](auto& s) { s.energy_every_s = 5; },
        [](auto& scene) { return often(scene, &Seen::energies, 6); }},

@@ -638,13 +638,13 @@ TEST(Worker, AReloadTakesInHowOftenAGpuIsObserved) {
   house.start(settings);
   house.run(2s);
   const auto writes = *read_file(house.audit_file());
-  settings.observe_every_s = 5;
+  settings.observer.every_s = 5;
   house.worker->reload(settings);
   observed = 0;
   house.run(50s);
   EXPECT_GE(observed, 9);
   EXPECT_LE(observed, 11);
-  settings.observe_every_s = 0.5;
+  settings.observer.every_s = 0.5;
   house.worker->reload(settings);
   observed = 0;
   house.run(50s);
@@ -949,7 +949,7 @@ TEST(WorkerWindows, AReloadTakesInHowLongAReadingHolds) {
   House house(1);
   Settings settings;
   house.start(settings);
-  settings.observe_every_s = 20;
+  settings.observer.every_s = 20;
   house.worker->reload(settings);
   house.run(21s);
   call(house, 1, {{"command", "window-begin"}, {"name", "step"}});

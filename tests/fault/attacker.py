@@ -443,7 +443,8 @@ def linger(tally, folder, name="launches.sock", most=150):
                 with contextlib.suppress(OSError):
                     socket.send_fds(out, [b"launches"], [one.fileno()])
                     tally[0] += 1
-                one.close()
+                # If the receiver has closed its own first, this close is the last one, and waits.
+                threading.Thread(target=one.close, daemon=True).start()
             else:
                 time.sleep(0.1)
             tally[1] += 1

@@ -124,6 +124,20 @@ struct ProcessUtilization {  // nvmlProcessUtilizationSample_t, percent
   unsigned int sm, memory, encoder, decoder;
 };
 
+struct ProcessUtilizationInfo {  // nvmlProcessUtilizationInfo_v1_t, percent
+  unsigned long long time_us;
+  unsigned int pid, sm, memory, encoder, decoder, jpeg, optical_flow;
+};
+static_assert(sizeof(ProcessUtilizationInfo) == 40);
+
+struct ProcessesUtilization {  // nvmlProcessesUtilizationInfo_v1_t
+  unsigned int version = sizeof(ProcessesUtilization) | 1U << 24;
+  unsigned int count = 0;               // room of the list; then its length
+  unsigned long long last_seen_us = 0;  // samples after that time
+  ProcessUtilizationInfo* list = nullptr;
+};
+static_assert(sizeof(ProcessesUtilization) == 24);
+
 enum class ValueType : unsigned int {  // nvmlValueType_t
   real = 0,
   uint = 1,
@@ -216,6 +230,9 @@ struct NvmlProcessFunctions {
   NvmlCall<nvml::Device, void*> protected_memory = nullptr, process_details = nullptr;
   NvmlCall<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
       process_utilization = nullptr;
+  // Of drivers from 550 on. It answers where the one above fails: on Blackwell, by
+  // Project-HAMi/HAMi-core#218. On an H200 both gave the same samples (580.159.04).
+  NvmlCall<nvml::Device, nvml::ProcessesUtilization*> processes_utilization = nullptr;
 };
 
 // Functions that name a GPU.

@@ -69,6 +69,7 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::protected_memory>("nvmlDeviceGetConfComputeMemSizeInfo", kOptional),
     symbol<&F::process_details>("nvmlDeviceGetRunningProcessDetailList", kOptional),
     symbol<&F::process_utilization>("nvmlDeviceGetProcessUtilization", kOptional),
+    symbol<&F::processes_utilization>("nvmlDeviceGetProcessesUtilizationInfo", kOptional),
     symbol<&F::lock_clocks>("nvmlDeviceSetGpuLockedClocks", kOptional),
     symbol<&F::reset_clocks>("nvmlDeviceResetGpuLockedClocks", kOptional),
     symbol<&F::set_power_limit>("nvmlDeviceSetPowerManagementLimit", kOptional),

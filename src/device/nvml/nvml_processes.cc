@@ -156,6 +156,41 @@ std::vector<GpuProcess> rows_of(const NvmlFunctions& nvml, const ProcessTable& t
   return rows;
 }
 
+constexpr std::size_t kSamplesRoom = 128;
+
+using Samples = std::vector<nvml::ProcessUtilization>;
+
+Return read_newer_samples(const NvmlFunctions& nvml, nvml::Device device, unsigned long long since,
+                          Samples& out) {
+  std::vector<nvml::ProcessUtilizationInfo> list;
+  const Return code = read_nvml_list(
+      list, kSamplesRoom, [&](unsigned int* count, nvml::ProcessUtilizationInfo* room) {
+        nvml::ProcessesUtilization request{.count = *count, .last_seen_us = since, .list = room};
+        const Return answer = nvml.processes_utilization(device, &request);
+        *count = request.count;
+        return answer;
+      });
+  for (const nvml::ProcessUtilizationInfo& one : list)
+    out.push_back({one.pid, one.time_us, one.sm, one.memory, one.encoder, one.decoder});
+  return code;
+}
+
+// Since that time, by the first of the two calls that this GPU and its driver answer.
+Return read_samples(const NvmlFunctions& nvml, nvml::Device device, unsigned long long since,
+                    Samples& out) {
+  Return code = Return::function_not_found;
+  if (nvml.process_utilization != nullptr)
+    code =
+        read_nvml_list(out, kSamplesRoom, [&](unsigned int* count, nvml::ProcessUtilization* list) {
+          return nvml.process_utilization(device, list, count, since);
+        });
+  const bool answered = code == Return::success || code == Return::not_found ||
+                        code == Return::gpu_is_lost || code == Return::no_permission;
+  if (answered || nvml.processes_utilization == nullptr) return code;
+  out.clear();
+  return read_newer_samples(nvml, device, since, out);
+}
+
 }  // namespace
 
 Result<std::vector<GpuProcess>> list_processes(const NvmlLibrary& library, nvml::Device device,
@@ -203,21 +238,16 @@ std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
 Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
                                UtilisationsSeen& seen) {
   using std::chrono::microseconds;
-  constexpr std::size_t kRoom = 128;
   constexpr unsigned long long kFreshUs = 1'000'000;  // the longest sample period
   constexpr unsigned long long kAheadUs = 1'000'000;  // most difference between the two clocks
   constexpr unsigned int kPercentMax = 100;           // an entry above it is garbage, its time too
   Utilisations out;
-  if (nvml.process_utilization == nullptr) return out;
   const auto now_us = std::chrono::floor<microseconds>(now.time_since_epoch()).count();
   const auto end_us = static_cast<unsigned long long>(std::max<std::int64_t>(0, now_us)) + kAheadUs;
   if (seen.time_us > end_us) seen.time_us = 0;
-  std::vector<nvml::ProcessUtilization> samples;
+  Samples samples;
   const unsigned long long since = seen.time_us;
-  const Return code =
-      read_nvml_list(samples, kRoom, [&](unsigned int* count, nvml::ProcessUtilization* list) {
-        return nvml.process_utilization(device, list, count, since);
-      });
+  const Return code = read_samples(nvml, device, since, samples);
   // not_found says that no process worked since then.
   out.answered = code == Return::success || code == Return::not_found;
   for (const auto& sample : samples) out.by_pid[sample.pid];  // known only if a sample is sound

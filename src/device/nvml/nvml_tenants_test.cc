@@ -330,8 +330,34 @@ TEST_F(NvmlTenantsTest, UtilisationsAreOfTheTimeSinceTheLastAsking) {
   EXPECT_FALSE(processes[2].sm_utilisation || processes[2].memory_utilisation);
   for (const GpuProcess& one : processes_after(*device, 1s))
     EXPECT_EQ(one.sm_utilisation, percent(0));
-  fake.failing = {{"nvmlDeviceGetProcessUtilization", Return::unknown}};
+  fake.failing = {{"nvmlDeviceGetProcessUtilization", Return::unknown},
+                  {"nvmlDeviceGetProcessesUtilizationInfo", Return::unknown}};
   for (const GpuProcess& one : processes_after(*device, 1s)) EXPECT_FALSE(one.sm_utilisation);
+}
+
+// As Blackwell has it.
+TEST_F(NvmlTenantsTest, AnotherCallGivesUtilisationsWhereTheFirstFails) {
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
+  const auto utilisations_after = [&](Return first) {
+    gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {11, sampled(), 60, 5, 0, 0}};
+    const auto device = open();
+    fake.failing = {{"nvmlDeviceGetProcessUtilization", first}};
+    (void)device->processes();
+    clock.advance(6s);
+    gpu.process_utilization.push_back({10, sampled(), 40, 7, 0, 0});
+    return *device->processes();
+  };
+  for (const Return code : {Return::not_supported, Return::unknown, Return::invalid_argument}) {
+    const auto processes = utilisations_after(code);
+    ASSERT_EQ(processes.size(), 2u);
+    EXPECT_EQ(processes[0].sm_utilisation, percent(40));
+    EXPECT_EQ(processes[0].memory_utilisation, percent(7));
+    EXPECT_EQ(processes[1].sm_utilisation, percent(0));
+  }
+  // These are answers.
+  for (const Return code : {Return::no_permission, Return::not_found})
+    for (const GpuProcess& one : utilisations_after(code))
+      EXPECT_NE(one.sm_utilisation, percent(40));
 }
 
 // With ticks of 5 s, a process that stopped 2 s before the second tick worked in that tick.
@@ -517,7 +543,7 @@ RC_GTEST_FIXTURE_PROP(NvmlTenantsTest, ReadingsAreNotDisturbed, ()) {
   const auto device = open();
   Duration since_read{}, since_tenancy{};
   bool read_before = false, asked_before = false;
-  // Where a staged call costs so much CPU time, by a sanitizer, the survey reads GPM less often.
+  // The survey reads GPM less often if a call takes that much CPU time, as under a sanitizer.
   const auto is_slow = [&] { return device->costs()->mean(DriverCall::activity) >= kDearCall; };
   for (const int step : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 400))) {
     const Duration wait = step * 1ms;

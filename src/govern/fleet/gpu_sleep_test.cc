@@ -15,13 +15,13 @@ using Wish = GpuSleep::Wish;
 struct Machine {
   FakeClock clock;
   std::vector<RuntimePower> power;
-  GpuSleep sleep;
+  GpuSleep rest;
 
   explicit Machine(std::vector<RuntimePower> states)
       : power(std::move(states)),
-        sleep({.read = [this](const auto&) { return power; },
-               .where = BackgroundWorker::Where::at_once},
-              clock) {}
+        rest({.read = [this](const auto&) { return power; },
+              .where = BackgroundWorker::Where::at_once},
+             clock) {}
   std::vector<GpuSleep::Gpu> gpus(bool in_use = false) const {
     std::vector<GpuSleep::Gpu> out;
     for (std::size_t k = 0; k < power.size(); ++k)
@@ -30,8 +30,8 @@ struct Machine {
   }
   Wish look(bool in_use = false) {
     clock.advance(1s);
-    const Wish out = sleep.closed() ? sleep.watch_closed() : sleep.watch_open(gpus(in_use));
-    if (out == Wish::close) sleep.note_closed();
+    const Wish out = rest.closed() ? rest.watch_closed() : rest.watch_open(gpus(in_use));
+    if (out == Wish::close) rest.note_closed();
     return out;
   }
   int seconds_until(Wish wish, int most) {
@@ -55,7 +55,7 @@ TEST(GpuSleep, OneThatWakesWakesAll) {
   EXPECT_GT(machine.seconds_until(Wish::open, 20), 20);  // the second is still falling asleep
   machine.power[1] = RuntimePower::off;
   EXPECT_GT(machine.seconds_until(Wish::open, 3600), 3600);
-  EXPECT_TRUE(machine.sleep.asleep());
+  EXPECT_TRUE(machine.rest.asleep());
   machine.power[0] = RuntimePower::on;
   EXPECT_EQ(machine.seconds_until(Wish::open, 5), 1);
 }
@@ -64,21 +64,21 @@ TEST(GpuSleep, OneThatWakesWakesAll) {
 TEST(GpuSleep, NobodyWaitsForAFileForLong) {
   FakeClock clock;
   std::promise<void> never;
-  GpuSleep sleep({.read =
-                      [until = never.get_future().share()](const auto& ids) {
-                        until.wait();
-                        return std::vector<RuntimePower>(ids.size(), RuntimePower::on);
-                      }},
-                 clock);
+  GpuSleep rest({.read =
+                     [until = never.get_future().share()](const auto& ids) {
+                       until.wait();
+                       return std::vector<RuntimePower>(ids.size(), RuntimePower::on);
+                     }},
+                clock);
   for (int i = 0; i < 120; ++i) {
     clock.advance(1s);
-    EXPECT_EQ(sleep.watch_open(std::vector<GpuSleep::Gpu>{{.pci_bus_id = "0"}}), Wish::none);
+    EXPECT_EQ(rest.watch_open(std::vector<GpuSleep::Gpu>{{.pci_bus_id = "0"}}), Wish::none);
   }
   never.set_value();
 }
 
-// Whatever the files say and whoever works: it closes only GPUs that were idle for long enough and
-// could sleep, and a closed one that is seen awake after it slept is opened at once.
+// It closes only GPUs that were idle for long enough and could sleep, and a closed one that is seen
+// awake after it slept is opened at once, in whatever order files and work change.
 RC_GTEST_PROP(GpuSleep, NeverClosesWhatIsInUse, ()) {
   Machine machine(
       std::vector<RuntimePower>(*rc::gen::inRange<std::size_t>(1, 4), RuntimePower::on));
@@ -88,8 +88,8 @@ RC_GTEST_PROP(GpuSleep, NeverClosesWhatIsInUse, ()) {
   for (const int step : steps) {
     for (RuntimePower& each : machine.power)
       if (step < 4) each = static_cast<RuntimePower>(*rc::gen::inRange(0, 4));
-    const bool in_use = step == 4, was_closed = machine.sleep.closed();
-    if (step == 5) machine.sleep.wake();
+    const bool in_use = step == 4, was_closed = machine.rest.closed();
+    if (step == 5) machine.rest.wake();
     const auto all = [&](auto&& is) {
       return std::all_of(machine.power.begin(), machine.power.end(), is);
     };

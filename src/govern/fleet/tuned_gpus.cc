@@ -94,7 +94,7 @@ GovernedGpu observe_gpu(TelemetrySource& source, const Settings& settings) {
   GovernedGpu out{&source, nullptr,
                   *info->create({envelope, envelope.lowest(), *policy_params(*info, {})}), true,
                   envelope};
-  out.tick = from_seconds(settings.observe_every_s);
+  out.tick = from_seconds(settings.observer.every_s);
   out.observed = true;
   return out;
 }

@@ -43,7 +43,7 @@ HistoryService::HistoryService(Clock& clock, Options options)
 void HistoryService::rules(const Settings& settings) {
   // A reading is held for two of the rounds that it is taken in, or a sampler's gap.
   const Duration gap =
-      std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * settings.observe_every_s));
+      std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * settings.observer.every_s));
   sampler_.rules(gap, gap + from_seconds(settings.energy_every_s));
   asks_for_counters_ = settings.energy_every_s <= 1;
 }
