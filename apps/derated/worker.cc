@@ -63,6 +63,13 @@ AttributionService::Options attribution_options(const WorkerOptions& all, Histor
   return out;
 }
 
+// An earlier process has left something to be restored, or that is not known.
+bool has_entries(const FleetOptions& fleet) {
+  if (!fleet.journal) return false;
+  const auto left = fleet.journal->read(fleet.life);
+  return !left.ok() || !left->entries.empty();
+}
+
 TuneGpu tune_gpu(const Capability& capability) {
   const ChipFacts* facts = facts_of_product(capability.id.name);
   // What was learned on a simulated GPU is never taken for real.
@@ -156,7 +163,8 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
       if (operation.changes >= Changes::own) sleep_.wake();
     });
   take_settings();
-  if (!sleep_.begin_asleep(options.bus_ids)) fleet_.begin_opening();
+  const bool owes = has_entries(options.fleet);
+  if (owes || !sleep_.begin_asleep(options.bus_ids)) fleet_.begin_opening();
 }
 
 // The agent sends other users' requests over the API's socket. Its user is refused on all other
@@ -189,9 +197,11 @@ void Worker::add_sinks(std::vector<RecordSink> others) {
 }
 
 Instant Worker::next_due() {
+  // Counted from the last round: however often it is looked at, the next one comes.
   constexpr std::chrono::milliseconds kWakingRound(50);
-  if (desk_.queue.has_for_round()) return clock_.now() + (is_waking() ? kWakingRound : Duration{});
-  const Instant latest = clock_.now() + kLongestWait;
+  const Instant latest = course_.stepped + kLongestWait;
+  if (desk_.queue.has_for_round())
+    return is_waking() ? course_.stepped + kWakingRound : clock_.now();
   return sleep_.closed() ? latest : std::min(fleet_.next_due(), latest);
 }
 
@@ -208,9 +218,10 @@ void Worker::obey() {
 }
 
 Result<void> Worker::step() {
+  course_.stepped = clock_.now();
   obey();
   if (auto opened = fleet_.poll_opening(); !opened.ok()) {
-    if (fleet_.changes() == 0) return opened;  // at the start
+    if (fleet_.changes() == 0 && !course_.waking) return opened;  // at the start
     log_.error("cannot open the GPUs: " + opened.error().message);
   }
   let_sleep();
@@ -232,7 +243,7 @@ Result<void> Worker::step() {
 // Once a second, as a snapshot copies all that is known. While the GPUs are being opened it has
 // none of them, and says that the loop goes on.
 void Worker::show() {
-  const bool has_gpus = answers_.fleet.paused() || running();
+  const bool has_gpus = answers_.fleet.paused() || running() || course_.waking;
   if (has_gpus && !records_.state.due()) return;
   take_snapshot(has_gpus ? Figures::counted_anew : Figures::as_before);
   if (has_gpus) records_.state.publish(*records_.board.latest());
@@ -289,8 +300,11 @@ void Worker::tell_pauses() {
 
 // --- GPUs that are left asleep -------------------------------------------------------------------
 
-// Requests that change GPUs wait until they are open.
-bool Worker::is_waking() const { return sleep_.closed() || (course_.waking && !fleet_.is_open()); }
+// Requests that change GPUs wait until they are open, but not for a driver that does not open them.
+bool Worker::is_waking() const {
+  return sleep_.closed() ||
+         (course_.waking && !fleet_.is_open() && clock_.now() < course_.wait_until);
+}
 
 std::vector<GpuSleep::Gpu> Worker::sleepy_gpus() {
   const bool watched = answers_.energy.windows().size() > 0;
@@ -302,9 +316,12 @@ std::vector<GpuSleep::Gpu> Worker::sleepy_gpus() {
                          gpu.last->sample->gpu_utilisation == Fraction(0) && totals &&
                          totals->processes == 0;
     const bool for_run = gpu.tuned() || (gpu.assigned && gpu.assigned->origin == origins::run);
+    const Leftover& left = gpu.leftover;
+    const bool to_restore =
+        left.owed || left.look_again || !left.left_alone.empty() || !left.lost.empty();
     // With persistence mode on the driver keeps the GPU up.
     out.push_back({.pci_bus_id = capability.id.pci_bus_id,
-                   .in_use = watched || !at_rest || for_run || gpu.leftover.owed ||
+                   .in_use = watched || !at_rest || for_run || to_restore ||
                              capability.persistence_mode.value_or(true)});
   }
   return out;
@@ -316,7 +333,9 @@ void Worker::let_sleep() {
     course_.waking = false;
     if (sleep_.watch_open(sleepy_gpus()) == GpuSleep::Wish::close) close_to_sleep();
   } else if (sleep_.watch_closed() == GpuSleep::Wish::open) {
+    constexpr std::chrono::seconds kPatience(10);
     tell(EventKind::awake, "the GPUs are opened again");
+    course_.wait_until = clock_.now() + kPatience;
     wake_up();
   } else if (course_.waking && clock_.now() >= course_.open_again) {
     wake_up();
@@ -327,6 +346,7 @@ void Worker::let_sleep() {
 void Worker::close_to_sleep() {
   if (auto restored = fleet_.restore("asleep"); !restored.ok()) {
     log_.warning("the GPUs are not left to sleep: " + restored.error().message);
+    sleep_.note_not_closed();
     return;
   }
   fleet_.close();
@@ -370,7 +390,7 @@ void Worker::attribute() {
 void Worker::take_snapshot(Figures loop) {
   Snapshot now{
       .beats = work_.tracker.beats(), .time = clock_.now(), .paused = answers_.fleet.paused()};
-  now.asleep = sleep_.closed();
+  now.asleep = is_waking();
   now.trouble = fleet_.governs_nothing();
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now()));

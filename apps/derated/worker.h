@@ -72,7 +72,7 @@ class Worker {
   // How many GPUs are governed; if none is and the configuration says govern, the reason.
   std::string status_sentence() const;
   // The GPUs are open, or asleep.
-  bool running() const { return fleet_.is_open() || sleep_.closed(); }
+  bool running() const { return fleet_.is_open() || is_waking(); }
 
   // A new configuration: GPUs that it does not change go on as they are. A GPU that a command gave
   // a policy keeps it, in the new envelope. What each setting changes is its scope
@@ -165,6 +165,8 @@ class Worker {
     bool stopped = false, started = false, paused = false;
     bool waking = false;  // the GPUs were asleep and are being opened
     std::optional<Instant> open_again;
+    Instant wait_until{};       // until then requests wait for GPUs that wake up
+    Instant stepped{};          // when the last round began
     std::uint64_t changes = 0;  // of the fleet, that are taken in
   };
 

@@ -141,8 +141,11 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   auto tick = source_.next(now, keys);
   if (!tick) return nullptr;
   // A method does not learn from a tick whose energy cannot be assigned to a process.
+  constexpr std::chrono::seconds kLongestUnseen(10);
+  const bool unseen = std::exchange(cut_, false) && tick->tick.length > kLongestUnseen;
+  if (unseen) tick->tick.tenants.clear();  // who had the GPU is not known
   AttribTick seen = tick->tick;
-  if (seen.unsampled) seen.energy_mj.reset();
+  if (seen.unsampled || unseen) seen.energy_mj.reset();
   name_programs(seen);
   programs_->foretell(id_.uuid, seen);
   PowerEstimate estimate = method_->step(seen);

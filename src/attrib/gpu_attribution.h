@@ -83,6 +83,8 @@ class GpuAttribution {
   const Taken* take(const Tenancy& now, const TenantNames& names, const ClockSummary& before = {});
   // A reading failed; empty: it did not. A missed reading makes the next tick longer.
   void failed(std::string why) { trouble_ = std::move(why); }
+  // The GPU was closed: nobody bears the energy of a long tick that spans that.
+  void cut() { cut_ = true; }
 
   const GpuId& id() const { return id_; }
   const AttributionRules& rules() const { return rules_; }
@@ -106,6 +108,7 @@ class GpuAttribution {
   std::map<std::string, TenantLabels> labels_;
   std::optional<Taken> newest_;
   std::string trouble_;
+  bool cut_ = false;
 };
 
 }  // namespace derate

@@ -244,8 +244,9 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
         .sigma = Watts(std::hypot(std::hypot(sd, kModelSd * (1 - sum.given) * sum.mean),
                                   sum.given * mixture.base_sd, context_part)),
         .prior_share = Fraction(std::min(1.0, (1 - sum.given) * sum.prior)),
-        .working_w = Belief{
-            sum.working, std::sqrt(std::max(0.0, sum.working_square - sum.working * sum.working))}};
+        .working_w = Belief{sum.working, std::sqrt(std::max(
+                                             0.0, sum.working_square - sum.working * sum.working))},
+        .working_prior = Fraction(std::min(1.0, sum.prior))};
   }
   if (seen.board_w) unexplained_.add(mixture.off, mixture.all, seen.seconds);
   if (seen.board_w) whiteness_.add(mixture.deviation, seen.seconds);

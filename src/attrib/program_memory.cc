@@ -115,7 +115,7 @@ void ProgramMemory::learn(const std::string& gpu, const AttribTick& tick,
     const auto& expected = run.expected;
     const double known = expected
                              ? 1 - std::pow(working->sd / std::max(1e-3, expected->sd), 2)
-                             : 1 - estimate.tenants[i].prior_share.value_or(Fraction(1)).value();
+                             : 1 - estimate.tenants[i].working_prior.value_or(Fraction(1)).value();
     if (known < kLeastKnown) continue;
     // Less the expectation: this its own ticks have shown.
     const double own =

@@ -25,7 +25,7 @@ std::optional<Belief> take(ProgramMemory& memory, const Seen& seen) {
                    .sm_utilisation = Fraction(0.8)}};
   memory.foretell(kGpu, tick);
   PowerEstimate estimate;
-  estimate.tenants = {{.prior_share = Fraction(0.01), .working_w = Belief{seen.watts, seen.sd}}};
+  estimate.tenants = {{.working_w = Belief{seen.watts, seen.sd}, .working_prior = Fraction(0.01)}};
   memory.learn(kGpu, tick, estimate);
   return tick.tenants[0].expected_w;
 }
@@ -124,6 +124,26 @@ TEST(ProgramMemory, HasRoomForThoseSeenLast) {
   EXPECT_LE(memory.programs().size(), ProgramMemory::kMost + 1);
   EXPECT_FALSE(expected(memory, "0"));
   EXPECT_TRUE(expected(memory, std::to_string(ProgramMemory::kMost + 9)));
+}
+
+// The watts of a tick are known there, not those of the process at the highest clock.
+TEST(ProgramMemory, TheSumUnderThePowerLimitSaysNothingOfAProgram) {
+  ProgramMemory memory;
+  AttribTick tick{.length = std::chrono::seconds(1)};
+  tick.tenants = {{.key = "a",
+                   .signal = SignalKind::process_utilisation,
+                   .program = ProgramId{"user", "train"},
+                   .sm_utilisation = Fraction(1)}};
+  PowerEstimate estimate;
+  estimate.tenants = {{.dynamic = Watts(500),
+                       .prior_share = Fraction(0),
+                       .working_w = Belief{450, 200},
+                       .working_prior = Fraction(1)}};
+  for (int i = 0; i < 600; ++i) memory.learn("GPU", tick, estimate);
+  EXPECT_TRUE(memory.programs().empty());
+  estimate.tenants[0].working_prior = Fraction(0.1);
+  for (int i = 0; i < 600; ++i) memory.learn("GPU", tick, estimate);
+  EXPECT_EQ(memory.programs().size(), 1u);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ struct TenantEstimate {
   std::optional<Fraction> prior_share;
   // W while it has the GPU, at the highest clock. Empty: the method does not find that out.
   std::optional<Belief> working_w;
+  // The same as prior_share, of working_w.
+  std::optional<Fraction> working_prior;
 };
 
 struct PowerEstimate {

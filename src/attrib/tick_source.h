@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "attrib/paced_counter.h"
+#include "attrib/samples/paced_counter.h"
 #include "attrib/tick.h"
 #include "core/counter_watch.h"
 #include "core/tenancy.h"

@@ -173,18 +173,70 @@ TEST_F(Asleep, APauseAndAResumeEndIt) {
   EXPECT_EQ(house.trouble(0).open, 1);
 }
 
-// After a suspend of the machine the driver may need a while.
+// After a suspend of the machine the driver may need a while. The loop goes on, and requests are
+// answered, also where the GPU slept from the start.
 TEST_F(Asleep, AnOpeningThatFailsIsTriedAgain) {
+  for (const bool from_the_start : {false, true}) {
+    power = from_the_start ? RuntimePower::off : RuntimePower::on;
+    if (from_the_start) house.bus_ids = {"00000000:01:00.0"};
+    house.start();
+    if (!from_the_start) fall_asleep();
+    const int opened = house.trouble(0).opened;
+    house.opening_fails = true;
+    power = RuntimePower::on;
+    house.run(5s);
+    EXPECT_TRUE(house.has_logged("cannot open the GPUs: the driver is not ready"));
+    EXPECT_FALSE(house.worker->operators().handle(R"({"command":"pause"})", {1, 0, 1}));
+    house.run(15s);
+    EXPECT_EQ(house.worker->operators().take_late().size(), 1u);
+    EXPECT_FALSE(house.worker->operators().handle(R"({"command":"resume"})", {1, 0, 1}));
+    house.run(40s);
+    EXPECT_EQ(house.trouble(0).opened, opened);
+    house.opening_fails = false;
+    house.work(0, "GeMM");
+    house.run(1min);
+    EXPECT_EQ(house.trouble(0).opened, opened + 1);
+    EXPECT_EQ(house.trouble(0).open, 1);
+    house.sim(0).stop();
+  }
+}
+
+// Requests by programs are answered at once, and wake it.
+TEST_F(Asleep, AProgramsRequestWakesIt) {
   house.start();
   fall_asleep();
-  house.trouble(0).faults.gpu_lost = true;
-  power = RuntimePower::on;
-  house.run(20s);
-  EXPECT_EQ(house.trouble(0).open, 0);
-  house.trouble(0).faults.gpu_lost = false;
-  house.work(0, "GeMM");
-  house.run(2min);
-  EXPECT_EQ(house.trouble(0).opened, 2);
+  EXPECT_NE(house.call(1, R"({"command":"window-begin","name":"epoch"})").find("no GPU is open"),
+            std::string::npos);
+  house.run(3s);
+  EXPECT_EQ(house.trouble(0).open, 1);
+  EXPECT_TRUE(
+      true_at(parse_json(house.call(1, R"({"command":"window-begin","name":"epoch"})")), "ok"));
+}
+
+// However often somebody looks when the next round is due, it does not move away.
+TEST_F(Asleep, TheNextRoundComes) {
+  house.start();
+  fall_asleep();
+  const Instant due = house.worker->next_due();
+  house.clock.advance(500ms);
+  EXPECT_EQ(house.worker->next_due(), due);
+}
+
+// The journal has what is to be restored first.
+TEST_F(Asleep, AGpuWithSomethingLeftIsOpenedAtTheStart) {
+  JournalEntry entry;
+  entry.domain = gpu_domain(house.uuid_of(0));
+  entry.life = house.life;
+  entry.owner = "derated";
+  entry.pid = 7;
+  entry.knobs = {{kClockLock, {{}, true}}};
+  ASSERT_TRUE(house.journal().write(entry).ok());
+  house.sim(0).lock(Megahertz(900), Megahertz(900));
+  power = RuntimePower::off;
+  house.bus_ids = {"00000000:01:00.0"};
+  house.start();
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.left().empty());
 }
 
 }  // namespace

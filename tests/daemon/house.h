@@ -182,6 +182,7 @@ class House {
     options.fleet.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice, due = rounds + opens_later]() -> std::optional<Result<OpenGpus>> {
         if (rounds < due) return std::nullopt;
+        if (opening_fails) return Error{Errc::io, "the driver is not ready"};
         return open(choice);
       };
     };
@@ -268,6 +269,7 @@ class House {
   std::string history_file = folder + "/state/history.db";
   FakeClock clock;
   int rounds = 0, opens_later = 0;
+  bool opening_fails = false;
   DriverTimes driver = {};  // with times, each GPU has a thread for its calls
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;

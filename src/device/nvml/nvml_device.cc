@@ -394,7 +394,7 @@ bool NvmlDevice::is_mig_due(Instant now) const {
 }
 
 // If a reading of the counter costs much, a survey has it less often than it is made: between two
-// readings power gives the energy (attrib/paced_counter.h).
+// readings power gives the energy (attrib/samples/paced_counter.h).
 bool NvmlDevice::is_counter_due(Instant now) const {
   constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
   constexpr std::chrono::seconds kMost(10), kIdleMost(30);

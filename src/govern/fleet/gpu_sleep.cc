@@ -22,12 +22,18 @@ bool can_sleep(const std::vector<RuntimePower>& states) {
 GpuSleep::GpuSleep(GpuSleepOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), reader_(options_.where) {}
 
+void GpuSleep::ask(Instant now) {
+  asked_ = now;
+  reading_ = reader_.post([read = options_.read, ids = bus_ids_] { return read(ids); });
+}
+
 // The states that were read since the last call; empty: they are not here yet, or not due.
 std::optional<std::vector<RuntimePower>> GpuSleep::look() {
   const Instant now = clock_.now();
   if (reading_.valid()) {
     if (is_ready(reading_)) {
       auto states = reading_.get();
+      if (now - *asked_ >= kLookEvery) ask(now);
       if (states.size() != bus_ids_.size()) states.assign(bus_ids_.size(), RuntimePower::unknown);
       return states;
     }
@@ -35,8 +41,7 @@ std::optional<std::vector<RuntimePower>> GpuSleep::look() {
     return std::vector<RuntimePower>(bus_ids_.size(), RuntimePower::unknown);
   }
   if (asked_ && now - *asked_ < kLookEvery) return std::nullopt;
-  asked_ = now;
-  reading_ = reader_.post([read = options_.read, ids = bus_ids_] { return read(ids); });
+  ask(now);
   return is_ready(reading_) ? look() : std::nullopt;
 }
 
@@ -44,7 +49,7 @@ bool GpuSleep::begin_asleep(std::vector<std::string> bus_ids) {
   if (!options_.read || options_.after <= Duration::zero() || bus_ids.empty()) return false;
   bus_ids_ = std::move(bus_ids);
   auto reading = reader_.post([read = options_.read, ids = bus_ids_] { return read(ids); });
-  if (reading.wait_for(kPatience) != std::future_status::ready) return false;
+  if (reading.wait_for(std::chrono::seconds(2)) != std::future_status::ready) return false;
   const auto states = reading.get();
   if (states.size() != bus_ids_.size() || !all_are(states, RuntimePower::off)) return false;
   closed_at_ = clock_.now();
@@ -81,6 +86,11 @@ GpuSleep::Wish GpuSleep::watch_open(std::span<const Gpu> gpus) {
 void GpuSleep::note_closed() {
   closed_at_ = clock_.now();
   slept_ = wanted_ = false;
+}
+
+void GpuSleep::note_not_closed() {
+  not_before_ = clock_.now() + kTryAgain;
+  idle_since_.reset();
 }
 
 void GpuSleep::after(Duration idle) {

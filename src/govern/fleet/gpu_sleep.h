@@ -48,12 +48,13 @@ class GpuSleep {
   // 0 wakes them.
   void after(Duration idle);
   // The machine has these GPUs, and none was opened yet: whether all are asleep. Waits for the
-  // files.
+  // files, for two seconds at most.
   bool begin_asleep(std::vector<std::string> bus_ids);
   // In each round while the GPUs are open: `close` when they may go to sleep; then the caller
   // closes them and calls note_closed().
   Wish watch_open(std::span<const Gpu> gpus);
   void note_closed();
+  void note_not_closed();  // they could not be given back: it is tried again later
   // In each round while they are closed for it: `open` when they are awake, or cannot sleep.
   Wish watch_closed();
   // Somebody needs the GPUs.
@@ -66,6 +67,7 @@ class GpuSleep {
 
  private:
   std::optional<std::vector<RuntimePower>> look();
+  void ask(Instant now);
   Wish open(bool failed);
 
   GpuSleepOptions options_;

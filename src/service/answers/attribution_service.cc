@@ -99,6 +99,7 @@ void AttributionService::end_savings() {
 void AttributionService::begin(AttributedGpu& attributed, const Gpu& gpu) {
   if (attributed.reading || attributed.read) return;
   gpu.source->start_tenancy();
+  if (attributed.opening != gpu.opening) attributed.gpu.cut();
   attributed.opening = gpu.opening;
   attributed.reading = true;
 }
@@ -217,13 +218,14 @@ std::shared_ptr<ProgramMemory> AttributionService::programs_of(const std::string
 ProgramsByProduct AttributionService::changed_programs() {
   ProgramsByProduct out;
   for (const auto& [product, memory] : programs_.by_product) {
-    auto& written = programs_.written[product];
+    std::map<ProgramId, ProgramWatts> now;
+    const auto& before = programs_.written[product];
     for (const ProgramWatts& one : memory->programs()) {
-      const auto [before, is_new] = written.try_emplace(one.id, one);
-      if (!is_new && before->second == one) continue;
-      before->second = one;
-      out[product].push_back(one);
+      const auto written = before.find(one.id);
+      if (written == before.end() || written->second != one) out[product].push_back(one);
+      now.emplace(one.id, one);
     }
+    programs_.written[product] = std::move(now);
   }
   return out;
 }

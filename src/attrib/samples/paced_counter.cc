@@ -1,4 +1,4 @@
-#include "attrib/paced_counter.h"
+#include "attrib/samples/paced_counter.h"
 
 #include <algorithm>
 #include <cmath>
