@@ -44,6 +44,12 @@ struct Scene : House {
       gpu.activities += record.sample->activity.sm ? 1 : 0;
       gpu.tenants += record.sample->tenants ? 1 : 0;
     };
+    for (std::size_t at = 0; at < troubles.size(); ++at)
+      troubles[at]->pci_bus_id = "00000000:0" + std::to_string(at) + ":00.0";
+    sleep.read = [](const auto& bus_ids) {
+      return std::vector<RuntimePower>(bus_ids.size(), RuntimePower::on);
+    };
+    sleep.where = BackgroundWorker::Where::at_once;
     start(settings);
     EXPECT_EQ(told_ok(R"({"command":"policy-set","policy":"max-freq","gpus":"1"})"), true);
     run(3s);
@@ -102,6 +108,11 @@ std::string another_tool(Scene& scene) {
   scene.sim(0).set_power_limit(200_W);
   scene.run(5s);
   return std::to_string(scene.sim(0).power_limit().value());
+}
+std::string closed_without_work(Scene& scene) {
+  for (const int gpu : {0, 1}) scene.sim(gpu).stop();
+  scene.run(30s);
+  return scene.trouble(0).open == 0 ? "closed" : "open";
 }
 std::string trial(Scene& scene) {
   const Json trial =
@@ -185,6 +196,8 @@ std::vector<Row> safety_rows() {
        [](auto& s) { by(s, "max-freq"); }},
       {"sampling.observe_every_s", [](auto& s) { s.observer.every_s = 1; },
        [](auto& scene) { return often(scene, &Seen::records, 50, 2); }},
+      {"sampling.close_idle_after_s", [](auto& s) { s.observer.close_idle_after_s = 0; },
+       closed_without_work},
       {"sampling.energy_every_s", [](auto& s) { s.energy_every_s = 5; },
        [](auto& scene) { return often(scene, &Seen::energies, 6); }},
       {"sampling.activity_every_s", [](auto& s) { s.activity_every_s = 2; },
