@@ -388,7 +388,8 @@ std::optional<bool> NvmlDevice::look_at_mig(NvmlCalls& calls, Instant now) {
 bool NvmlDevice::is_mig_due(Instant now) const {
   constexpr double kShare = 0.0001;  // of a core
   constexpr std::chrono::seconds kMost(10);
-  if (!mig_look_) return true;
+  constexpr std::chrono::microseconds kDearLook(300);
+  if (!mig_look_ || mig_look_->cost < kDearLook) return true;
   return now - mig_look_->taken >=
          std::min<Duration>(from_seconds(seconds(mig_look_->cost) / kShare), kMost);
 }
