@@ -55,6 +55,31 @@ TEST(GpuAttribution, WithoutASampleTheSplitIsNotKnown) {
   }
 }
 
+// The GPU was closed meanwhile, as while it slept: the energy is on the account, and nobody's.
+TEST(GpuAttribution, NobodyBearsTheTimeInWhichItWasClosed) {
+  for (const bool closed : {true, false}) {
+    Shared shared;
+    for (int i = 0; i < 60; ++i) shared.take(Fraction(0.3), Fraction(0.6));
+    const std::int64_t before = shared.gpu.picture().board.board_mj;
+    if (closed) shared.gpu.cut();
+    shared.second += 3600;
+    const Split split = *shared.take(Fraction(0.3), Fraction(0.6))->split;
+    EXPECT_GT(shared.gpu.picture().board.board_mj, before + 3600 * 600'000LL);
+    EXPECT_EQ(split.unallocated_mj == split.board_mj, closed);
+    EXPECT_EQ(split.tenants.empty(), closed);
+    EXPECT_EQ(shared.take(Fraction(0.3), Fraction(0.6))->split->tenants.size(), 2u);
+  }
+}
+
+// A short pause, as when a GPU is opened anew, makes a longer tick.
+TEST(GpuAttribution, AShortPauseIsSplitAsAnyTick) {
+  Shared shared;
+  for (int i = 0; i < 60; ++i) shared.take(Fraction(0.3), Fraction(0.6));
+  shared.gpu.cut();
+  shared.second += 5;
+  EXPECT_EQ(shared.take(Fraction(0.3), Fraction(0.6))->split->tenants.size(), 2u);
+}
+
 // The method learned nothing false: once samples come again, the split is as certain as before.
 TEST(GpuAttribution, WhatIsNotKnownIsNotLearnedFrom) {
   Shared shared;
