@@ -84,9 +84,10 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.token_file = token_file();
   const PowerFiles files = power_files();
   out.bus_ids = nvidia_bus_ids(files);
-  out.sleep.read = [files](const std::vector<std::string>& bus_ids) {
+  out.sleep.read = [files](const std::vector<std::string>& bus_ids, AskDriver ask) {
     std::vector<RuntimePower> states;
-    for (const std::string& bus_id : bus_ids) states.push_back(read_runtime_power(files, bus_id));
+    for (const std::string& bus_id : bus_ids)
+      states.push_back(read_runtime_power(files, bus_id, ask));
     return states;
   };
   out.tune_file = tune_file();
@@ -256,10 +257,9 @@ void do_round(Parts& parts) {
 // A loop that turns and governs nothing is silent as well.
 void beat(Parts& parts) {
   constexpr Duration kLongestWithoutRound = std::chrono::seconds(5);  // they come each second
-  if (parts.clock.now() - parts.round_ended <= kLongestWithoutRound)
-    beat_at(parts, parts.link.beat_every());
-  else
-    parts.next_beat.set(parts.clock.now() + parts.link.beat_every());
+  const Duration every = parts.link.beat_every();
+  if (parts.clock.now() - parts.round_ended <= kLongestWithoutRound) return beat_at(parts, every);
+  parts.next_beat.set(parts.clock.now() + every);
 }
 
 // A bad file keeps what is in force.

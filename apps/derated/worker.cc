@@ -306,24 +306,23 @@ bool Worker::is_waking() const {
          (course_.waking && !fleet_.is_open() && clock_.now() < course_.wait_until);
 }
 
+// By work, or by somebody who waits for it. With persistence mode on the driver keeps it up anyway.
+bool Worker::is_used(const ManagedGpu& gpu) const {
+  if (gpu.open.source->capability().persistence_mode.value_or(true)) return true;
+  if (gpu.tuned() || (gpu.assigned && gpu.assigned->origin == origins::run)) return true;
+  const Leftover& left = gpu.leftover;
+  if (left.owed || left.look_again || !left.left_alone.empty() || !left.lost.empty()) return true;
+  if (!gpu.last || !gpu.last->sample || gpu.last->sample->gpu_utilisation != Fraction(0))
+    return true;
+  const auto totals = records_.totals.of(gpu.uuid());
+  return !totals || totals->processes != 0;
+}
+
 std::vector<GpuSleep::Gpu> Worker::sleepy_gpus() {
   const bool watched = answers_.energy.windows().size() > 0;
   std::vector<GpuSleep::Gpu> out;
-  for (const ManagedGpu& gpu : fleet_.gpus()) {
-    const Capability& capability = gpu.open.source->capability();
-    const auto totals = records_.totals.of(gpu.uuid());
-    const bool at_rest = gpu.last && gpu.last->sample &&
-                         gpu.last->sample->gpu_utilisation == Fraction(0) && totals &&
-                         totals->processes == 0;
-    const bool for_run = gpu.tuned() || (gpu.assigned && gpu.assigned->origin == origins::run);
-    const Leftover& left = gpu.leftover;
-    const bool to_restore =
-        left.owed || left.look_again || !left.left_alone.empty() || !left.lost.empty();
-    // With persistence mode on the driver keeps the GPU up.
-    out.push_back({.pci_bus_id = capability.id.pci_bus_id,
-                   .in_use = watched || !at_rest || for_run || to_restore ||
-                             capability.persistence_mode.value_or(true)});
-  }
+  for (const ManagedGpu& gpu : fleet_.gpus())
+    out.push_back({.pci_bus_id = gpu.id().pci_bus_id, .in_use = watched || is_used(gpu)});
   return out;
 }
 

@@ -179,6 +179,7 @@ class Worker {
   void tell(EventKind kind, std::string message, EventFields fields = {});
   void tell_pauses();
   bool is_waking() const;
+  bool is_used(const ManagedGpu& gpu) const;
   std::vector<GpuSleep::Gpu> sleepy_gpus();
   void let_sleep();
   void close_to_sleep();

@@ -13,4 +13,8 @@ enum class RuntimePower : std::uint8_t {
   off,      // it is powered down, or about to be
 };
 
+// Whether the driver's own file of a GPU is read, too. It reads the GPU's power limits for that, so
+// a GPU that is to fall asleep is left alone.
+enum class AskDriver : std::uint8_t { no, yes };
+
 }  // namespace derate

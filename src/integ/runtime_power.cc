@@ -39,15 +39,15 @@ bool is_bus_id(std::string_view text) {
          text.find("..") == std::string_view::npos;
 }
 
-// "Runtime D3 status:          Enabled (fine-grained)". Empty: there is no such file or line.
-std::optional<bool> driver_allows_d3(const PowerFiles& files, const std::string& bus_id) {
+// "Runtime D3 status:          Enabled (fine-grained)".
+bool driver_allows_d3(const PowerFiles& files, const std::string& bus_id) {
   const auto text = read_file(files.proc + "/driver/nvidia/gpus/" + bus_id + "/power");
-  if (!text.ok()) return std::nullopt;
+  if (!text.ok()) return false;
   for (const std::string_view line : split(*text, '\n')) {
     constexpr std::string_view kName = "Runtime D3 status:";
     if (line.starts_with(kName)) return trim(line.substr(kName.size())).starts_with("Enabled");
   }
-  return std::nullopt;
+  return false;
 }
 
 }  // namespace
@@ -59,7 +59,8 @@ PowerFiles power_files() {
   return out;
 }
 
-RuntimePower read_runtime_power(const PowerFiles& files, const std::string& pci_bus_id) {
+RuntimePower read_runtime_power(const PowerFiles& files, const std::string& pci_bus_id,
+                                AskDriver ask) {
   const std::string bus_id = linux_bus_id(pci_bus_id);
   if (!is_bus_id(bus_id)) return RuntimePower::unknown;
   const std::string folder = files.sysfs + "/bus/pci/devices/" + bus_id + "/power/";
@@ -69,7 +70,8 @@ RuntimePower read_runtime_power(const PowerFiles& files, const std::string& pci_
   if (*control != "auto") return RuntimePower::unknown;
   if (*status == "suspended" || *status == "suspending") return RuntimePower::off;
   if (*status != "active" && *status != "resuming") return RuntimePower::unknown;
-  return driver_allows_d3(files, bus_id).value_or(true) ? RuntimePower::on : RuntimePower::fixed;
+  if (ask == AskDriver::no || driver_allows_d3(files, bus_id)) return RuntimePower::on;
+  return RuntimePower::fixed;
 }
 
 std::vector<std::string> nvidia_bus_ids(const PowerFiles& files) {

@@ -17,9 +17,11 @@ struct PowerFiles {
 // Of $DERATE_SYSFS and $DERATE_PROC where they are set, for tests.
 PowerFiles power_files();
 
-// `pci_bus_id`: as NVML has it ("00000000:01:00.0"). `fixed` where power/control is "on", and where
-// the driver's own file (driver/nvidia/gpus/BUS/power) does not say that runtime D3 is enabled.
-RuntimePower read_runtime_power(const PowerFiles& files, const std::string& pci_bus_id);
+// `pci_bus_id`: as NVML has it ("00000000:01:00.0"). `fixed` where power/control is "on", and, if
+// the driver's file (driver/nvidia/gpus/BUS/power) is read, too, where that does not say that
+// runtime D3 is enabled.
+RuntimePower read_runtime_power(const PowerFiles& files, const std::string& pci_bus_id,
+                                AskDriver ask);
 
 // The bus ids of the machine's NVIDIA GPUs, ascending; empty where none can be listed.
 std::vector<std::string> nvidia_bus_ids(const PowerFiles& files);

@@ -26,7 +26,7 @@ class RuntimePowerTest : public testing::Test {
     put(at + "/power/runtime_status", status + "\n");
   }
   RuntimePower read(const std::string& bus_id = "00000000:01:00.0") const {
-    return read_runtime_power(files, bus_id);
+    return read_runtime_power(files, bus_id, AskDriver::no);
   }
 
   Folder folder;
@@ -62,14 +62,17 @@ TEST_F(RuntimePowerTest, FindsTheDeviceByTheBusIdOfNvml) {
 TEST_F(RuntimePowerTest, TheDriverMustAllowIt) {
   put_gpu("0000:01:00.0", "auto", "active");
   const std::string file = "/proc/driver/nvidia/gpus/0000:01:00.0/power";
+  const auto asked = [&] { return read_runtime_power(files, "00000000:01:00.0", AskDriver::yes); };
+  EXPECT_EQ(asked(), RuntimePower::fixed);  // without such a file
   put(file, "Runtime D3 status:          Enabled (fine-grained)\nVideo Memory:  Active\n");
-  EXPECT_EQ(read(), RuntimePower::on);
+  EXPECT_EQ(asked(), RuntimePower::on);
   for (const char* other : {"Disabled by default", "Not supported", "?", ""}) {
     put(file, std::string("Runtime D3 status:          ") + other + "\n");
-    EXPECT_EQ(read(), RuntimePower::fixed) << other;
+    EXPECT_EQ(asked(), RuntimePower::fixed) << other;
+    EXPECT_EQ(read(), RuntimePower::on) << other;
   }
   put(file, "Another text\n");
-  EXPECT_EQ(read(), RuntimePower::on);
+  EXPECT_EQ(asked(), RuntimePower::fixed);
 }
 
 TEST_F(RuntimePowerTest, ListsTheGpusOfTheMachine) {

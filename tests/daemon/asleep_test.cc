@@ -14,7 +14,7 @@ class Asleep : public testing::Test {
   Asleep() {
     house.trouble(0).pci_bus_id = "00000000:01:00.0";
     house.trouble(0).processes.emplace();
-    house.sleep.read = [this](const std::vector<std::string>& bus_ids) {
+    house.sleep.read = [this](const std::vector<std::string>& bus_ids, AskDriver) {
       EXPECT_EQ(bus_ids, std::vector<std::string>{"00000000:01:00.0"});
       return std::vector<RuntimePower>{power};
     };

@@ -46,8 +46,8 @@ struct Scene : House {
     };
     for (std::size_t at = 0; at < troubles.size(); ++at)
       troubles[at]->pci_bus_id = "00000000:0" + std::to_string(at) + ":00.0";
-    sleep.read = [](const auto& bus_ids) {
-      return std::vector<RuntimePower>(bus_ids.size(), RuntimePower::on);
+    sleep.read = [](const auto& ids, AskDriver) {
+      return std::vector<RuntimePower>(ids.size(), RuntimePower::on);
     };
     sleep.where = BackgroundWorker::Where::at_once;
     start(settings);

@@ -24,7 +24,8 @@ GpuSleep::GpuSleep(GpuSleepOptions options, const Clock& clock)
 
 void GpuSleep::ask(Instant now) {
   asked_ = now;
-  reading_ = reader_.post([read = options_.read, ids = bus_ids_] { return read(ids); });
+  const AskDriver ask = closed() ? AskDriver::no : AskDriver::yes;
+  reading_ = reader_.post([read = options_.read, ids = bus_ids_, ask] { return read(ids, ask); });
 }
 
 // The states that were read since the last call; empty: they are not here yet, or not due.
@@ -48,7 +49,8 @@ std::optional<std::vector<RuntimePower>> GpuSleep::look() {
 bool GpuSleep::begin_asleep(std::vector<std::string> bus_ids) {
   if (!options_.read || options_.after <= Duration::zero() || bus_ids.empty()) return false;
   bus_ids_ = std::move(bus_ids);
-  auto reading = reader_.post([read = options_.read, ids = bus_ids_] { return read(ids); });
+  auto reading =
+      reader_.post([read = options_.read, ids = bus_ids_] { return read(ids, AskDriver::no); });
   if (reading.wait_for(std::chrono::seconds(2)) != std::future_status::ready) return false;
   const auto states = reading.get();
   if (states.size() != bus_ids_.size() || !all_are(states, RuntimePower::off)) return false;
@@ -86,6 +88,7 @@ GpuSleep::Wish GpuSleep::watch_open(std::span<const Gpu> gpus) {
 void GpuSleep::note_closed() {
   closed_at_ = clock_.now();
   slept_ = wanted_ = false;
+  reading_ = {};  // it was begun before
 }
 
 void GpuSleep::note_not_closed() {

@@ -19,7 +19,8 @@ namespace derate {
 
 struct GpuSleepOptions {
   // Reads the power state of each PCI bus id, of as many. Empty: no GPU is left asleep.
-  using Read = std::function<std::vector<RuntimePower>(const std::vector<std::string>& bus_ids)>;
+  using Read = std::function<std::vector<RuntimePower>(const std::vector<std::string>& bus_ids,
+                                                       AskDriver ask)>;
   Read read;
   // GPUs without work are closed after that time; 0: never.
   Duration after = std::chrono::seconds(20);
@@ -62,8 +63,6 @@ class GpuSleep {
 
   // The GPUs are closed for it.
   bool closed() const { return closed_at_.has_value(); }
-  // All are powered down, as read last.
-  bool asleep() const { return closed() && slept_; }
 
  private:
   std::optional<std::vector<RuntimePower>> look();
@@ -77,8 +76,9 @@ class GpuSleep {
   std::future<std::vector<RuntimePower>> reading_;
   std::optional<Instant> asked_, idle_since_, closed_at_;
   Instant not_before_ = Instant::min();
-  Duration wait_{};  // after a GPU that did not fall asleep
-  bool slept_ = false, wanted_ = false;
+  Duration wait_{};     // after a GPU that did not fall asleep
+  bool slept_ = false;  // all were powered down since they were closed
+  bool wanted_ = false;
 };
 
 }  // namespace derate

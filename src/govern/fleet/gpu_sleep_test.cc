@@ -15,11 +15,16 @@ using Wish = GpuSleep::Wish;
 struct Machine {
   FakeClock clock;
   std::vector<RuntimePower> power;
+  int asked_driver = 0;
   GpuSleep rest;
 
   explicit Machine(std::vector<RuntimePower> states)
       : power(std::move(states)),
-        rest({.read = [this](const auto&) { return power; },
+        rest({.read =
+                  [this](const auto&, AskDriver ask) {
+                    asked_driver += ask == AskDriver::yes ? 1 : 0;
+                    return power;
+                  },
               .where = BackgroundWorker::Where::at_once},
              clock) {}
   std::vector<GpuSleep::Gpu> gpus(bool in_use = false) const {
@@ -55,7 +60,8 @@ TEST(GpuSleep, OneThatWakesWakesAll) {
   EXPECT_GT(machine.seconds_until(Wish::open, 20), 20);  // the second is still falling asleep
   machine.power[1] = RuntimePower::off;
   EXPECT_GT(machine.seconds_until(Wish::open, 3600), 3600);
-  EXPECT_TRUE(machine.rest.asleep());
+  EXPECT_TRUE(machine.rest.closed());
+  EXPECT_EQ(machine.asked_driver, 1);  // before they were closed
   machine.power[0] = RuntimePower::on;
   EXPECT_EQ(machine.seconds_until(Wish::open, 5), 1);
 }
@@ -65,7 +71,7 @@ TEST(GpuSleep, NobodyWaitsForAFileForLong) {
   FakeClock clock;
   std::promise<void> never;
   GpuSleep rest({.read =
-                     [until = never.get_future().share()](const auto& ids) {
+                     [until = never.get_future().share()](const auto& ids, AskDriver) {
                        until.wait();
                        return std::vector<RuntimePower>(ids.size(), RuntimePower::on);
                      }},
