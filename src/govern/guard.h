@@ -37,7 +37,7 @@ class GuardLink {
   GuardLink& operator=(const GuardLink&) = delete;
   ~GuardLink();
 
-  // Reports that the worker lives; to be called each beat_every() at least.
+  // Reports that the worker lives; to be called each beat_every(), or a quarter of that later.
   void beat();
   Duration beat_every() const { return beat_every_; }
   // Reports that the worker has begun its work, with a sentence about it. Called again if the
