@@ -31,6 +31,8 @@ const char* to_string(Decision::Kind kind) {
       return "cap";
     case Decision::Kind::release:
       return "release";
+    case Decision::Kind::unlock:
+      return "unlock";
   }
   return "unknown";
 }

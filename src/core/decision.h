@@ -27,6 +27,7 @@ struct Decision {
     set,      // lock the SM clock at `clock`
     cap,      // set the power limit to `power_limit`; the clock is the GPU's own
     release,  // give everything back to the GPU's own control
+    unlock,   // give the clock back, and nothing else
   };
   Kind kind = Kind::hold;
   Megahertz clock{};    // only for set
@@ -40,6 +41,7 @@ struct Decision {
   static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, {}, why}; }
   static Decision cap(Watts limit, Reason why) { return {Kind::cap, {}, limit, {}, why}; }
   static Decision release(Reason why) { return {Kind::release, {}, {}, {}, why}; }
+  static Decision unlock(Reason why) { return {Kind::unlock, {}, {}, {}, why}; }
 };
 
 bool operator==(const Reason& a, const Reason& b);

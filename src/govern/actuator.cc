@@ -48,6 +48,7 @@ void Actuator::aim(const Decision& decision) {
   if (decision.kind == Decision::Kind::set) target_.clock = decision.clock;
   if (decision.kind == Decision::Kind::cap) target_ = {std::nullopt, decision.power_limit};
   if (decision.kind == Decision::Kind::release) target_ = {};
+  if (decision.kind == Decision::Kind::unlock) target_.clock.reset();
 }
 
 Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {

@@ -27,6 +27,8 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
     sampling.idle_driver_share = sampling.driver_share;  // work that begins is read at once
   Sampler sampler(*gpu.source, clock_, sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
+  if (!capability.sm_clocks.empty() && gpu.envelope.highest() == capability.sm_clocks.back())
+    safety.allow_own_rest();
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
   const Schedule schedule{gpu.tick};
   Estimator estimator(options_.rules, capability, gpu.as_published);

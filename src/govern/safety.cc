@@ -57,8 +57,17 @@ std::optional<Clamped> Safety::by_freshness(const Estimate& estimate) {
   return std::nullopt;
 }
 
-// An idle GPU parks at the bottom of the envelope. On waking it gets the top at once and keeps it
-// until the policy sets a clock: it is never left at the parked one.
+Clamped Safety::at_rest(const Estimate& estimate) {
+  const bool bounded = now_.highest() != full_.highest() || now_.lowest() != full_.lowest();
+  if (own_rest_ && !bounded && own_rest_->leave(estimate, now_.lowest()))
+    return {Decision::unlock({"idle: left to its own clock", {}}), Clamped::Rule::idle};
+  return {Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
+          Clamped::Rule::idle};
+}
+
+// An idle GPU parks at the bottom of the envelope, or is left to its own clock, where that is
+// lower. On waking it gets the top at once and keeps it until the policy sets a clock: it is never
+// left at the parked one.
 std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estimate& estimate) {
   // A policy that caps the power leaves the clock to the GPU, which lowers it by itself when idle.
   if (decision.kind != Decision::Kind::hold)
@@ -67,10 +76,9 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   if (as_published_ || clock_is_the_gpus_) return std::nullopt;
   if (estimate.idle) {
     parked_ = true;
-    return Clamped{
-        Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
-        Clamped::Rule::idle};
+    return at_rest(estimate);
   }
+  if (own_rest_) own_rest_->wake();
   if (parked_) {
     parked_ = false;
     waking_ = true;

@@ -9,6 +9,7 @@
 #include "core/envelope.h"
 #include "core/envelope_bound.h"
 #include "core/estimate.h"
+#include "govern/own_rest.h"
 
 namespace derate {
 
@@ -28,6 +29,9 @@ class Safety {
   // stay.
   Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published);
 
+  // The GPU's own control stays within the envelope: at rest the clock may be left to it.
+  void allow_own_rest() { own_rest_.emplace(); }
+
   // The bounds of the GPU's knobs from now on. A clock stays within the envelope, however low they
   // are; a power limit is bounded where the policy sets one.
   void bound(std::vector<EnvelopeBound> bounds) { bounds_ = std::move(bounds); }
@@ -42,6 +46,7 @@ class Safety {
  private:
   std::optional<Clamped> by_freshness(const Estimate& estimate);
   std::optional<Clamped> by_idleness(const Decision& decision, const Estimate& estimate);
+  Clamped at_rest(const Estimate& estimate);
   void step_by_heat(const Estimate& estimate);
   void bound_power(Clamped& clamped, Instant now) const;
   std::optional<Clamped> by_bounds(const Decision& decision, std::optional<Megahertz> locked);
@@ -55,6 +60,7 @@ class Safety {
   std::optional<Instant> thermal_step_at_;
   int thermal_steps_ = 0;        // how far heat lowers the top
   bool is_top_of_heat_ = false;  // no other bound is lower
+  std::optional<OwnRest> own_rest_;
   bool parked_ = false;
   bool waking_ = false;             // not idle any more, and the policy has set no clock since
   bool clock_is_the_gpus_ = false;  // the policy's last decision set a power limit

@@ -1,0 +1,157 @@
+#include "govern/own_rest.h"
+
+#include <gtest/gtest.h>
+
+#include "base/clock.h"
+#include "device/sim/sim_device.h"
+#include "device/sim/test_sim.h"
+#include "govern/envelope_rule.h"
+#include "govern/governor.h"
+#include "policy/registry/registry.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+
+constexpr Megahertz kParked = 1000_MHz;
+constexpr Duration kTick = 200ms;
+
+Estimate resting(Instant time, std::optional<Megahertz> clock) {
+  Estimate e;
+  e.time = time;
+  e.freshness = Freshness::fresh;
+  e.idle = true;
+  e.sm_clock = clock;
+  return e;
+}
+
+// A GPU at rest whose clock is `own` while it is left to itself.
+struct Rest {
+  Megahertz own;
+  OwnRest rest = {};
+  Instant now{};
+  bool left = false;
+
+  bool tick(std::optional<int> tenants = {}) {
+    Estimate e = resting(now, left ? own : kParked);
+    e.tenants = tenants;
+    now += kTick;
+    return left = rest.leave(e, kParked);
+  }
+  // The share of that time in which it is left to itself.
+  double share_left(Duration time) {
+    int left_ticks = 0;
+    const auto ticks = time / kTick;
+    for (int i = 0; i < ticks; ++i) left_ticks += tick() ? 1 : 0;
+    return left_ticks / static_cast<double>(ticks);
+  }
+};
+
+TEST(OwnRest, AGpuThatGoesLowerByItselfIsLeftToItself) {
+  Rest rest{.own = 135_MHz};
+  while (!rest.tick()) ASSERT_LE(rest.now, Instant(4s));
+  EXPECT_EQ(rest.share_left(1h), 1);
+}
+
+TEST(OwnRest, AGpuThatStaysHighIsParkedButForShortTrials) {
+  Rest rest{.own = 1530_MHz};
+  EXPECT_GT(rest.share_left(1min), 0.1);
+  EXPECT_LT(rest.share_left(1h), 0.03);
+}
+
+TEST(OwnRest, WithoutAContextItIsLeftAtOnceAndTriedAgainWhenTheyChange) {
+  Rest empty{.own = 135_MHz};
+  EXPECT_TRUE(empty.tick(0));
+  Rest rest{.own = 1530_MHz};
+  rest.share_left(1h);
+  while (rest.tick(2)) {
+  }
+  EXPECT_FALSE(rest.tick(2));
+  rest.own = 135_MHz;
+  EXPECT_TRUE(rest.tick(0));
+}
+
+// A server of requests that come each few seconds.
+TEST(OwnRest, ShortRestsCountTogether) {
+  Rest rest{.own = 1530_MHz};
+  int left = 0;
+  for (int request = 0; request < 1000; ++request) {
+    for (int i = 0; i < 25; ++i) left += rest.tick() ? 1 : 0;  // 5 s
+    rest.rest.wake();
+    rest.left = false;
+    rest.now += 1s;
+  }
+  EXPECT_LT(left, 25 * 1000 * 0.05);
+}
+
+TEST(OwnRest, WithoutAClockItIsNeverLeft) {
+  OwnRest rest;
+  for (int i = 0; i < 1000; ++i)
+    EXPECT_FALSE(rest.leave(resting(Instant(i * kTick), std::nullopt), kParked));
+}
+
+// --- In watts ------------------------------------------------------------------------------------
+
+enum class Holds { nothing, context };
+
+// A context and not one kernel.
+Workload no_kernels(const SimChip& chip) {
+  Phase phase;
+  for (const Megahertz clock : chip.sm_clocks) {
+    OperatingPoint point;
+    point.power = Watts(chip.idle_power.at(clock));
+    point.gpu_utilisation = point.memory_utilisation = Fraction(0);
+    phase.points.push_back(point);
+  }
+  return work_of(chip, std::move(phase));
+}
+
+// Watts of a GPU without kernels, the mean of ten minutes; under a policy, or left alone.
+double idle_watts(const SimChip& chip, const char* policy, Holds holds) {
+  FakeClock clock;
+  SimGpu gpu(chip, {});
+  SimDevice device(gpu, clock, 0);
+  std::optional<Governor> governor;
+  if (policy != nullptr) {
+    const PolicyInfo& info = **find_policy(policy);
+    GovernedGpu governed{
+        .source = &device, .control = &device, .envelope = *make_envelope(device.capability())};
+    governed.policy = *info.create(
+        policy_setup(device.capability(), governed.envelope, default_params(info.params), nullptr));
+    governed.as_published = info.as_published;
+    std::vector<GovernedGpu> gpus;
+    gpus.push_back(std::move(governed));
+    governor.emplace(std::move(gpus), clock);
+  }
+  if (holds == Holds::context) gpu.add(no_kernels(chip), Duration::zero());
+  const auto run = [&](Duration time) {
+    const Joules before = gpu.energy();
+    for (const Instant end = clock.now() + time; clock.now() < end;) {
+      clock.advance(kTick);
+      if (governor)
+        governor->tick();
+      else
+        (void)device.read({}).ok();
+    }
+    return (gpu.energy() - before).value() / seconds(time);
+  };
+  run(20s);
+  return run(10min);
+}
+
+TEST(OwnRest, AnIdleGpuNeverDrawsMoreThanLeftAlone) {
+  for (const char* name : {"V100-SXM2", "A100-SXM4", "H200", "RTX4070-Laptop"}) {
+    const SimChip chip = plain(chip_named(name));
+    const double alone = idle_watts(chip, nullptr, Holds::nothing);
+    EXPECT_NEAR(idle_watts(chip, "assure", Holds::nothing), alone, 0.01) << name;
+    const double context = idle_watts(chip, nullptr, Holds::context);
+    const double parked = chip.idle_power.at(make_envelope(sim_capability(chip, 0))->lowest());
+    EXPECT_LT(idle_watts(chip, "assure", Holds::context), parked + 0.1 * (context - parked))
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace derate
