@@ -46,6 +46,18 @@ struct ViolationTime {  // nvmlViolationTime_t: us and ns
   unsigned long long reference_us, violation_ns;
 };
 
+// nvmlWorkloadPowerProfileUpdateProfiles_v1_t, without a version
+struct ProfileUpdate {
+  unsigned int operation = 0;
+  Mask255 profiles;
+};
+inline constexpr unsigned int kProfilesClear = 0, kProfilesAdd = 1, kProfilesReplace = 2;
+struct RequestedProfiles {  // nvmlWorkloadPowerProfileRequestedProfiles_v1_t
+  unsigned int version = sizeof(RequestedProfiles) | 1U << 24;
+  Mask255 profiles;
+};
+static_assert(sizeof(RequestedProfiles) == 36);
+
 struct ExcludedDevice;                // nvmlExcludedDeviceInfo_t
 struct EncoderSession;                // nvmlEncoderSessionInfo_t
 struct FbcSession;                    // nvmlFBCSessionInfo_t

@@ -139,6 +139,22 @@ FAKENVML(nvmlDeviceGetMigMode)(Device device, uint* current, uint* pending);
 FAKENVML(nvmlDeviceSetMigMode)(Device device, uint mode, nvml::Return* activation);
 FAKENVML(nvmlDeviceGetAPIRestriction)(Device device, uint api, EnableState* out);
 
+FAKENVML(nvmlDeviceGetVirtualizationMode)(Device device, nvml::VirtualisationMode* out);
+FAKENVML(nvmlDeviceGetClockOffsets)(Device device, nvml::ClockOffset* info);
+FAKENVML(nvmlDeviceSetClockOffsets)(Device device, nvml::ClockOffset* info);
+FAKENVML(nvmlDeviceGetPowerMizerMode_v1)(Device device, nvml::PowerMizerModes* modes);
+FAKENVML(nvmlDeviceSetPowerMizerMode_v1)(Device device, nvml::PowerMizerModes* modes);
+FAKENVML(nvmlDeviceWorkloadPowerProfileGetProfilesInfo)
+(Device device, nvml::PowerProfileTable* table);
+FAKENVML(nvmlDeviceWorkloadPowerProfileGetCurrentProfiles)
+(Device device, nvml::PowerProfiles* out);
+FAKENVML(nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1)
+(Device device, nvml::ProfileUpdate* change);
+FAKENVML(nvmlDeviceWorkloadPowerProfileSetRequestedProfiles)
+(Device device, nvml::RequestedProfiles* profiles);
+FAKENVML(nvmlDeviceWorkloadPowerProfileClearRequestedProfiles)
+(Device device, nvml::RequestedProfiles* profiles);
+
 // --- MIG -----------------------------------------------------------------------------------------
 FAKENVML(nvmlDeviceGetMaxMigDeviceCount)(Device device, uint* out);
 FAKENVML(nvmlDeviceGetMigDeviceHandleByIndex)(Device device, uint index, Device* out);

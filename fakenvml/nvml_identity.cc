@@ -123,7 +123,9 @@ GIVES(nvmlDeviceGetIrqNum, uint, 0)
 GIVES(nvmlDeviceGetNumFans, uint, 0)
 GIVES(nvmlDeviceGetComputeMode, uint, 0)  // anybody
 GIVES(nvmlDeviceGetDisplayMode, EnableState, EnableState::off)
-GIVES(nvmlDeviceGetDisplayActive, EnableState, EnableState::off)
+GIVES(nvmlDeviceGetDisplayActive, EnableState,
+      call.identity().driver.display != 0 ? EnableState::on : EnableState::off)
+GIVES(nvmlDeviceGetVirtualizationMode, nvml::VirtualisationMode, nvml::VirtualisationMode::none)
 GIVES(nvmlDeviceGetAccountingMode, EnableState, EnableState::off)
 Return nvmlDeviceGetEccMode(Device device, EnableState* current, EnableState* pending) {
   return on_gpu(__func__, device, [&](const Call&) {

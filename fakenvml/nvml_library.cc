@@ -229,7 +229,7 @@ Return nvmlDerateSimQuery(const char* uuid, SimTruth* out) try {
             now->application_sm_mhz,
             now->application_memory_mhz,
             now->power_limit_mw,
-            now->persistence,
+            now->modes.persistence,
             now->sm_clock_mhz,
             now->writes,
             now->work_seconds,

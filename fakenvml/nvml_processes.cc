@@ -78,7 +78,8 @@ Return nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* 
                                        ulonglong last_seen_us) {
   return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (count == nullptr) return Return::invalid_argument;
-    if (now.mig != 0) return Return::not_supported;
+    if (now.mig != 0 || call.identity().driver.old_process_utilisation == 0)
+      return Return::not_supported;
     const auto processes = call.state().processes.read();
     if (!processes) return Return::gpu_is_lost;
     const auto newer = [&](const ProcessSample& one) { return one.time_us > last_seen_us; };

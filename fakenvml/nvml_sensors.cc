@@ -65,7 +65,7 @@ void fill(nvml::FieldValue& field, const GpuIdentity& identity, const GpuNow& no
       put_wide(field, now.thermal_violation_ns);
       break;
     case nvml::kFieldEnergy:
-      if (identity.no_energy_counter == 0) put_wide(field, now.energy_mj);
+      if (identity.driver.energy_counter != 0) put_wide(field, now.energy_mj);
       break;
     case nvml::kFieldPowerAverage:
       if (identity.has_average_power && whole) put(field, now.power_average_mw);
@@ -286,7 +286,7 @@ GIVES_NOW(nvmlDeviceGetPowerUsage, uint, now.power_mw)
 Return nvmlDeviceGetTotalEnergyConsumption(Device device, unsigned long long* out) {
   return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (out == nullptr) return Return::invalid_argument;
-    if (call.identity().no_energy_counter != 0) return Return::not_supported;
+    if (call.identity().driver.energy_counter == 0) return Return::not_supported;
     *out = now.energy_mj;
     return Return::success;
   });

@@ -36,10 +36,18 @@ uint application_clock(const GpuIdentity& identity, const GpuNow& now, ClockType
   return set == kNone ? highest_clock(identity, now, type) : set;
 }
 
+Return yes(const GpuIdentity&) { return Return::success; }
+Return answer_of_application_clocks(const GpuIdentity& identity) {
+  constexpr Return kAnswers[] = {Return::success, Return::deprecated, Return::not_supported};
+  return kAnswers[identity.driver.application_clocks];
+}
+
 template <class F>
-Return give_clock(const char* function, Device device, ClockType type, uint* out, F clock) {
+Return give_clock(const char* function, Device device, ClockType type, uint* out, F clock,
+                  Return (*offered)(const GpuIdentity&) = yes) {
   return with_now(function, device, [&](const Call& call, const GpuNow& now) {
     if (out == nullptr || !known(type)) return Return::invalid_argument;
+    if (const Return code = offered(call.identity()); code != Return::success) return code;
     *out = clock(call.identity(), now, type);
     return Return::success;
   });
@@ -66,10 +74,10 @@ Return nvmlDeviceGetMaxCustomerBoostClock(Device device, ClockType type, uint* o
   return give_clock(__func__, device, type, out, highest_clock);
 }
 Return nvmlDeviceGetApplicationsClock(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out, application_clock);
+  return give_clock(__func__, device, type, out, application_clock, answer_of_application_clocks);
 }
 Return nvmlDeviceGetDefaultApplicationsClock(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out, highest_clock);
+  return give_clock(__func__, device, type, out, highest_clock, answer_of_application_clocks);
 }
 Return nvmlDeviceGetClock(Device device, ClockType type, uint id, uint* out) {
   enum { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMaximum, kIds };
@@ -129,7 +137,14 @@ Return nvmlDeviceResetApplicationsClocks(Device device) {
 }
 
 GIVES(nvmlDeviceGetPowerManagementMode, EnableState, EnableState::on)
-GIVES_NOW(nvmlDeviceGetPowerManagementLimit, uint, now.power_limit_mw)
+Return nvmlDeviceGetPowerManagementLimit(Device device, uint* milliwatts) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (milliwatts == nullptr) return Return::invalid_argument;
+    if (call.identity().driver.power_limit_fixed != 0) return Return::not_supported;
+    *milliwatts = now.power_limit_mw;
+    return Return::success;
+  });
+}
 GIVES_NOW(nvmlDeviceGetEnforcedPowerLimit, uint, now.power_limit_mw)
 GIVES(nvmlDeviceGetPowerManagementDefaultLimit, uint, call.identity().power_factory_mw)
 Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, uint* lowest, uint* highest) {
@@ -145,7 +160,7 @@ Return nvmlDeviceSetPowerManagementLimit(Device device, uint milliwatts) {
 }
 
 GIVES_NOW(nvmlDeviceGetPersistenceMode, EnableState,
-          now.persistence != 0 ? EnableState::on : EnableState::off)
+          now.modes.persistence != 0 ? EnableState::on : EnableState::off)
 Return nvmlDeviceSetPersistenceMode(Device device, EnableState mode) {
   return write(__func__, device, Op::set_persistence, static_cast<uint>(mode));
 }

@@ -21,8 +21,11 @@ enum class Op : std::uint32_t {
   set_power_limit = 5,         // mW
   set_application_clocks = 6,  // memory, SM MHz
   reset_application_clocks = 7,
-  set_persistence = 8,  // 0 or 1
-  set_mig = 9,          // 0 or 1
+  set_persistence = 8,    // 0 or 1
+  set_mig = 9,            // 0 or 1
+  set_clock_offset = 10,  // nvml::ClockType; MHz, signed
+  set_power_mizer = 11,
+  update_power_profiles = 12,  // 0 to clear, 1 to add, 2 to replace; bits
   // Jobs; one a connection, and it ends with it.
   // name: the workload, path: its tables or nothing, number: work in seconds, a: with MIG the
   // instance's id

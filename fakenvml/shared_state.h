@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 4;
+inline constexpr std::uint32_t kStateVersion = 5;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -84,6 +84,16 @@ struct OtherMemoryClock {
   std::uint32_t sm_clocks_mhz[kOtherSmClocksMax];  // ascending
 };
 
+inline constexpr std::uint32_t kPowerProfiles = 15;  // as NVML 13 names them
+
+// Answers of the driver: 0 or 1, but for the first.
+struct DriverAnswers {
+  std::uint32_t application_clocks;  // 0: they are set, 1: deprecated, 2: not supported
+  std::uint32_t memory_lock, old_process_utilisation;
+  std::uint32_t clock_offsets, power_mizer, power_profiles, display, power_limit_fixed;
+  std::uint32_t energy_counter;
+};
+
 // What never changes while the server runs.
 struct GpuIdentity {
   char chip[32];
@@ -103,11 +113,19 @@ struct GpuIdentity {
   std::uint32_t compute_major, compute_minor, cores, memory_bus_bits, pcie_generation;
   std::uint32_t pci_device_id;
   std::uint64_t memory_bytes;
-  std::uint32_t profile_count, no_energy_counter;
+  std::uint32_t profile_count;
   ProfileFacts profiles[kProfilesMax];
+  DriverAnswers driver;
 };
 
 inline constexpr int kActivityShares = 9;  // in the order of activity_shares()
+
+// Settings that change nothing of the physics.
+struct ModesNow {
+  std::int32_t sm_offset_mhz, memory_offset_mhz;
+  std::uint32_t power_mizer, requested_profiles;
+  std::uint32_t persistence, reserved;
+};
 
 // Sensors and settings now.
 struct GpuNow {
@@ -131,7 +149,7 @@ struct GpuNow {
   std::uint32_t memory_locked_lowest_mhz, memory_locked_highest_mhz;
   std::uint32_t application_sm_mhz, application_memory_mhz;  // kNone: the defaults
   std::uint32_t power_limit_mw;
-  std::uint32_t persistence;
+  ModesNow modes;
   std::uint64_t writes;  // accepted since the server started
 
   double work_seconds, joules;  // in truth

@@ -36,7 +36,7 @@ Return code_of(const Error& error) {
   }
 }
 
-bool is_write(Op op) { return op >= Op::set_locked_clocks && op <= Op::set_mig; }
+bool is_write(Op op) { return op >= Op::set_locked_clocks && op <= Op::update_power_profiles; }
 
 // What anybody may ask. Tables are files that the server reads with its own rights.
 bool is_free(const Request& request) {

@@ -79,6 +79,19 @@ void describe_lower_memory_clocks(const SimChip& chip, GpuIdentity& out) {
   }
 }
 
+DriverAnswers answers_of(const SimChip& chip) {
+  const DriverSpec& driver = chip.driver;
+  return {.application_clocks = static_cast<std::uint32_t>(driver.application_clocks),
+          .memory_lock = driver.memory_lock,
+          .old_process_utilisation = driver.old_process_utilisation,
+          .clock_offsets = driver.clock_offsets,
+          .power_mizer = driver.power_mizer,
+          .power_profiles = driver.power_profiles,
+          .display = driver.display,
+          .power_limit_fixed = chip.power_limit_fixed,
+          .energy_counter = chip.sensors.energy_counter};
+}
+
 }  // namespace
 
 SimMachine::Gpu::Gpu(const SimChip& chip, int at, const MachineOptions& options)
@@ -133,7 +146,7 @@ GpuIdentity SimMachine::Gpu::identity() const {
   out.has_average_power = capability.averaged_power;
   out.has_activity = capability.activity_counters;
   out.has_mig = board.mig && !mig_profiles(chip).empty();
-  out.no_energy_counter = !capability.energy_counter;
+  out.driver = answers_of(chip);
   out.utilisation_period_us = rounded(seconds(utilisation_every_) * 1e6);
   out.compute_major = board.compute_major;
   out.compute_minor = board.compute_minor;
@@ -222,7 +235,8 @@ void SimMachine::Gpu::show_settings(GpuNow& out) const {
   out.application_sm_mhz = application_sm_mhz;
   out.application_memory_mhz = application_memory_mhz;
   out.power_limit_mw = power_limit_mw;
-  out.persistence = persistence;
+  out.modes = modes;
+  out.modes.persistence = persistence;
   out.writes = writes;
 }
 
@@ -327,6 +341,7 @@ void SimMachine::Gpu::forget_settings() {
   locked_lowest_mhz = locked_highest_mhz = kNone;
   memory_lowest_mhz = memory_highest_mhz = kNone;
   application_sm_mhz = application_memory_mhz = kNone;
+  modes = {};
 }
 
 void SimMachine::Gpu::set(GpuFault fault) {

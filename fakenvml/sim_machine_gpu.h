@@ -44,6 +44,7 @@ struct SimMachine::Gpu {
   std::uint32_t application_sm_mhz = kNone, application_memory_mhz = kNone;
   std::uint32_t power_limit_mw;
   bool persistence = true;
+  ModesNow modes = {};
 
   // `mig` is the fault: MIG mode without instances, and the jobs go on.
   bool lost = false, writes_ignored = false, absurd = false, mig = false;
@@ -57,6 +58,9 @@ struct SimMachine::Gpu {
   nvml::Return limit_power(std::uint32_t milliwatts);
   nvml::Return set_application_clocks(std::uint32_t memory, std::uint32_t sm);
   nvml::Return set_mig(std::uint32_t on);
+  nvml::Return set_clock_offset(std::uint32_t clock, std::int32_t offset);
+  nvml::Return update_profiles(std::uint32_t operation, std::uint32_t profiles);
+  nvml::Return write_mode(const Request& request);
   GpuNow shown() const;
   GpuInstances shown_instances() const;
   void show_settings(GpuNow& out) const;

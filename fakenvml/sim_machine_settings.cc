@@ -1,6 +1,7 @@
 // NVML's writes on a simulated GPU, with the argument checks of the driver.
 #include <algorithm>
 
+#include "fakenvml/abi.h"
 #include "fakenvml/sim_machine_gpu.h"
 
 namespace derate::fakenvml {
@@ -38,7 +39,7 @@ Return SimMachine::Gpu::lock(std::uint32_t lowest, std::uint32_t highest) {
 
 // There is one memory clock: a range holds it or is refused.
 Return SimMachine::Gpu::lock_memory(std::uint32_t lowest, std::uint32_t highest) {
-  if (is_before(sim.chip(), Architecture::ampere)) return Return::not_supported;
+  if (!sim.chip().driver.memory_lock) return Return::not_supported;
   const std::uint32_t clock = whole(sim.chip().memory_clock);
   if (lowest > clock || highest < clock) return Return::invalid_argument;
   if (writes_ignored) return Return::success;
@@ -50,7 +51,7 @@ Return SimMachine::Gpu::lock_memory(std::uint32_t lowest, std::uint32_t highest)
 Return SimMachine::Gpu::limit_power(std::uint32_t milliwatts) {
   const PowerLimits& limits = sim.chip().power_limits;
   const Watts limit(milliwatts / 1000.0);
-  if (limits.lowest == limits.highest) return Return::not_supported;
+  if (sim.chip().power_limit_fixed) return Return::not_supported;
   if (limit < limits.lowest || limit > limits.highest) return Return::invalid_argument;
   if (writes_ignored) return Return::success;
   sim.set_power_limit(limit);
@@ -59,6 +60,10 @@ Return SimMachine::Gpu::limit_power(std::uint32_t milliwatts) {
 }
 
 Return SimMachine::Gpu::set_application_clocks(std::uint32_t memory, std::uint32_t sm) {
+  using Application = DriverSpec::ApplicationClocks;
+  const Application application = sim.chip().driver.application_clocks;
+  if (application == Application::deprecated) return Return::deprecated;
+  if (application == Application::absent) return Return::not_supported;
   const auto& clocks = sim.chip().sm_clocks;
   const bool known = std::binary_search(clocks.begin(), clocks.end(), Megahertz(sm));
   if (!known || memory != whole(sim.chip().memory_clock)) return Return::invalid_argument;
@@ -77,6 +82,40 @@ Return SimMachine::Gpu::set_mig(std::uint32_t on) {
   if (on == 0 && sim.mig()) sim.leave_mig();
   forget_settings();  // the mode changes by a reset of the GPU
   return Return::success;
+}
+
+Return SimMachine::Gpu::set_clock_offset(std::uint32_t clock, std::int32_t offset) {
+  const auto type = static_cast<nvml::ClockType>(clock);
+  if (type != nvml::ClockType::graphics && type != nvml::ClockType::memory)
+    return Return::not_supported;
+  if (writes_ignored) return Return::success;
+  (type == nvml::ClockType::memory ? modes.memory_offset_mhz : modes.sm_offset_mhz) = offset;
+  return Return::success;
+}
+
+Return SimMachine::Gpu::update_profiles(std::uint32_t operation, std::uint32_t profiles) {
+  if (operation > nvml::kProfilesReplace) return Return::invalid_argument;
+  if (writes_ignored) return Return::success;
+  if (operation == nvml::kProfilesReplace) modes.requested_profiles = 0;
+  if (operation == nvml::kProfilesClear)
+    modes.requested_profiles &= ~profiles;
+  else
+    modes.requested_profiles |= profiles;
+  return Return::success;
+}
+
+Return SimMachine::Gpu::write_mode(const Request& request) {
+  switch (request.op) {
+    case Op::set_clock_offset:
+      return set_clock_offset(request.a, static_cast<std::int32_t>(request.b));
+    case Op::set_power_mizer:
+      if (!writes_ignored) modes.power_mizer = request.a;
+      return Return::success;
+    case Op::update_power_profiles:
+      return update_profiles(request.a, request.b);
+    default:
+      return Return::invalid_argument;
+  }
 }
 
 Return SimMachine::Gpu::write(const Request& request) {
@@ -109,7 +148,7 @@ Return SimMachine::Gpu::write(const Request& request) {
       application_sm_mhz = application_memory_mhz = kNone;
       return Return::success;
     default:
-      return Return::invalid_argument;
+      return write_mode(request);
   }
 }
 

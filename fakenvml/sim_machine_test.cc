@@ -185,7 +185,7 @@ TEST_F(SimMachineTest, IgnoredWritesSucceedAndDoNothing) {
   EXPECT_EQ(ask(Op::set_persistence, 0, 0), Return::success);
   EXPECT_EQ(now().locked_highest_mhz, kNone);
   EXPECT_EQ(now().power_limit_mw, 300'000u);
-  EXPECT_EQ(now().persistence, 1u);
+  EXPECT_EQ(now().modes.persistence, 1u);
   EXPECT_EQ(now().writes, 3u);
 }
 

@@ -265,7 +265,7 @@ inline fakenvml::GpuNow StagedNvml::sensors(std::size_t at) const {
   out.application_sm_mhz = gpu.application_graphics;
   out.application_memory_mhz = gpu.application_memory;
   out.power_limit_mw = gpu.power_limit;
-  out.persistence = gpu.persistence == nvml::EnableState::on ? 1 : 0;
+  out.modes.persistence = gpu.persistence == nvml::EnableState::on ? 1 : 0;
   return out;
 }
 
@@ -511,12 +511,13 @@ inline NvmlFunctions StagedNvml::functions() {
                &F::power_limit_default, &F::temperature_threshold, &F::persistence_mode,
                &F::utilization, &F::clock, &F::power_usage, &F::field_values, &F::throttle_reasons,
                &F::temperature, &F::energy, &F::compute_processes, &F::graphics_processes,
-               &F::process_utilization, &F::processes_utilization, &F::lock_clocks,
-               &F::reset_clocks, &F::set_power_limit, &F::power_limit, &F::application_clock,
-               &F::mig_mode, &F::mig_device_count, &F::mig_device, &F::gpu_instance_id,
-               &F::compute_instance_id, &F::attributes, &F::instance_profile, &F::instances,
-               &F::instance_info, &F::gpm_support, &F::gpm_alloc, &F::gpm_free, &F::gpm_sample,
-               &F::gpm_mig_sample, &F::gpm_metrics>();
+               &F::process_utilization, &F::processes_utilization, &F::clock_offsets,
+               &F::power_mizer, &F::power_profiles, &F::power_profile_table, &F::display_active,
+               &F::virtualisation_mode, &F::lock_clocks, &F::reset_clocks, &F::set_power_limit,
+               &F::power_limit, &F::application_clock, &F::mig_mode, &F::mig_device_count,
+               &F::mig_device, &F::gpu_instance_id, &F::compute_instance_id, &F::attributes,
+               &F::instance_profile, &F::instances, &F::instance_info, &F::gpm_support,
+               &F::gpm_alloc, &F::gpm_free, &F::gpm_sample, &F::gpm_mig_sample, &F::gpm_metrics>();
 }
 
 }  // namespace derate

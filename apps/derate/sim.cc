@@ -83,6 +83,31 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
     print_workloads(chip, workloads);
 }
 
+// One line each.
+void print_catalogue(const std::vector<SimChip>& chips,
+                     const std::vector<std::size_t>& workload_counts) {
+  Table table({"<chip", "<product", "SM clocks", "<MHz", "memory MHz", "limit W", "workloads"});
+  for (std::size_t i = 0; i < chips.size(); ++i) {
+    const SimChip& chip = chips[i];
+    std::string memory = fmt::format("{:.0f}", chip.memory_clock.value());
+    for (const MemoryClock& lower : chip.lower_memory_clocks)
+      memory += fmt::format(", {:.0f}", lower.clock.value());
+    table.add({chip.name, chip.product, std::to_string(chip.sm_clocks.size()),
+               fmt::format("{:.0f}-{:.0f}", chip.sm_clocks.front().value(),
+                           chip.sm_clocks.back().value()),
+               memory,
+               fmt::format("{:.0f}{}", chip.power_limits.factory.value(),
+                           chip.power_limit_fixed ? ", fixed" : ""),
+               workload_counts[i] == 0 ? "-" : std::to_string(workload_counts[i])});
+  }
+  print("{}\n", table.text());
+  print(
+      "`derate sim list CHIP` has each figure's source, and the workloads. A chip without "
+      "workloads "
+      "answers\nas its driver does; its voltage is not known, so that work needs measured tables "
+      "(docs/lab.md).\n");
+}
+
 }  // namespace
 
 Result<int> run_verb(const SimListOptions& options) {
@@ -96,14 +121,17 @@ Result<int> run_verb(const SimListOptions& options) {
   else
     chips.push_back(TRY(open_sim_chip(options.chip)));
   Json list = Json::array();
+  std::vector<std::size_t> counts;
   for (const SimChip& chip : chips) {
     const auto workloads = TRY(built_in_workloads(chip));
+    counts.push_back(workloads.size());
     if (options.json)
       list.push_back(chip_json(chip, workloads));
-    else
+    else if (!options.chip.empty())
       print_chip(chip, workloads);
   }
   if (options.json) return print_json("sim list", {{"chips", std::move(list)}});
+  if (options.chip.empty()) print_catalogue(chips, counts);
   return 0;
 }
 

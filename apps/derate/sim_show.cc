@@ -79,7 +79,7 @@ Json to_json(const ShownGpu& gpu) {
   put(json, "application_sm_clock_mhz", now.application_sm_mhz);
   put(json, "application_memory_clock_mhz", now.application_memory_mhz);
   json["power_limit_watts"] = now.power_limit_mw / 1000.0;
-  json["persistence"] = now.persistence != 0;
+  json["persistence"] = now.modes.persistence != 0;
   json["mig"] = now.mig != 0;
   json["writes"] = now.writes;
   json["sm_clock_mhz"] = now.sm_clock_mhz;

@@ -185,8 +185,9 @@ Result<void> check_power(const ChipFile& c) {
 }
 
 Result<void> check_curves(const ChipFile& c) {
-  if (c.idle.points.empty())
-    return wrong(c, "idle.watts", "[idle] watts: wanted points, as [[1005, 80], [1980, 127]]");
+  if (c.idle.points.empty() && !c.idle.unknown)
+    return wrong(c, "idle.watts",
+                 "[idle] watts: wanted points, as [[1005, 80], [1980, 127]], or \"unknown\"");
   if (c.voltage.points.empty() && !c.voltage.unknown)
     return wrong(c, "voltage.curve",
                  "[voltage] curve: wanted points, as [[1005, 1.0], [1980, 1.5]], or \"unknown\"");
@@ -226,6 +227,20 @@ Result<void> check_sensors(const ChipFile& c) {
   return {};
 }
 
+Result<void> check_word(const ChipFile& c, const std::string& key, const std::string& word,
+                        const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), word) != known.end()) return {};
+  return wrong(c, "driver." + key,
+               fmt::format("{} \"{}\": allowed are {}", key, word, fmt::join(known, ", ")));
+}
+
+Result<void> check_driver(const ChipFile& c) {
+  TRY(check_word(c, "application_clocks", c.driver.application_clocks,
+                 {"set", "deprecated", "absent"}));
+  TRY(check_word(c, "memory_lock", c.driver.memory_lock, {"offered", "absent", "by_architecture"}));
+  return check_word(c, "process_utilisation", c.driver.process_utilisation, {"old", "new"});
+}
+
 Result<void> check_together(const ChipFile& c) {
   TRY(check_identity(c));
   TRY(check_clocks(c.clocks, c.place_of("clocks")));
@@ -246,6 +261,7 @@ Result<void> check_together(const ChipFile& c) {
     return wrong(c, "switch.p99_s",
                  fmt::format("p99_s {}: wanted at least median_s, {}", c.switching.p99_s,
                              c.switching.median_s));
+  TRY(check_driver(c));
   return check_sensors(c);
 }
 

@@ -40,6 +40,13 @@ struct ChipPowerSensor {
   double refresh_s = 0.1, window_s = 0.1, noise_w = 0, noise_share = 0, step_w = 0, lag_s = 0;
 };
 
+// Answers of its driver.
+struct ChipDriver {
+  std::string application_clocks = "set", process_utilisation = "old";
+  std::string memory_lock = "by_architecture";
+  bool clock_offsets = false, power_mizer = false, power_profiles = false, display = false;
+};
+
 // A figure's origin, for people.
 struct ChipSource {
   std::string what, source;
@@ -90,6 +97,7 @@ struct ChipFile {
     double median_s = 0.02, p99_s = 0.15, rise_s = 0;
   } switching;
   ChipSensors sensors;
+  ChipDriver driver;
   std::vector<ChipClocks> lower_memory_clocks;
   std::vector<ChipSource> sources;
 
@@ -133,8 +141,10 @@ void visit_chip_power(auto& c, auto& visit) {
   power("fixed", "", "true: the driver lets nobody change it, as on laptops", c.power.fixed);
   const Section idle{"idle", visit};
   idle("watts", "W",
-       "[MHz, W] points: board power with the clock held and nothing running; required", c.idle, 0,
-       kMostWatts);
+       "[MHz, W] points: board power with the clock held and nothing running; or \"unknown\": 15 % "
+       "of "
+       "the power limit are assumed; required",
+       c.idle, 0, kMostWatts);
   const Section voltage{"voltage", visit};
   voltage("curve", "",
           "[MHz, V] points, in any unit: it is taken relative to the first; or \"unknown\"; "
@@ -230,6 +240,25 @@ void visit_chip_sensors(auto& s, auto& visit) {
            0, 1);
 }
 
+void visit_chip_driver(auto& d, auto& visit) {
+  const Section driver{"driver", visit};
+  driver("application_clocks", "",
+         "set: they are; deprecated: calls fail so, as from driver 595 on; absent: not supported",
+         d.application_clocks);
+  driver(
+      "memory_lock", "",
+      "offered: memory clocks can be locked; absent: they cannot; by_architecture: from Ampere on",
+      d.memory_lock);
+  driver("process_utilisation", "",
+         "old: nvmlDeviceGetProcessUtilization answers; new: nvmlDeviceGetProcessesUtilizationInfo "
+         "alone does",
+         d.process_utilisation);
+  driver("clock_offsets", "", "clock offsets can be read", d.clock_offsets);
+  driver("power_mizer", "", "the PowerMizer mode can be read", d.power_mizer);
+  driver("power_profiles", "", "workload power profiles can be read", d.power_profiles);
+  driver("display", "", "a display is attached", d.display);
+}
+
 // Calls visit(info, value) for every key outside [[lower_memory_clock]] and [[source]], in the
 // order of the documentation. `c` is a ChipFile, const or not.
 void visit_chip_file(auto& c, auto&& visit) {
@@ -254,6 +283,7 @@ void visit_chip_file(auto& c, auto&& visit) {
   visit_chip_power(c, visit);
   visit_chip_physics(c, visit);
   visit_chip_sensors(c.sensors, visit);
+  visit_chip_driver(c.driver, visit);
 }
 
 // Errors: bad_config, naming FILE:LINE:COLUMN, the value and what is allowed. A file has at most

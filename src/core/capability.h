@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "core/gpu_id.h"
+#include "core/gpu_modes.h"
 
 namespace derate {
 
@@ -18,12 +19,23 @@ struct PowerLimits {
   Watts factory;          // its default
 };
 
+// A memory clock, and the SM clocks that a driver lists with it.
+struct MemoryClock {
+  Megahertz clock;
+  std::vector<Megahertz> sm_clocks;  // ascending
+
+  bool operator==(const MemoryClock&) const = default;
+};
+
 struct Capability {
   GpuId id;
   Architecture architecture = Architecture::unknown;
   std::vector<Megahertz>
       sm_clocks;  // supported, ascending; empty when the driver does not list them
   std::vector<Megahertz> memory_clocks;  // supported, ascending
+  // The SM clocks that the driver lists with the lower memory clocks; `sm_clocks` go with the
+  // highest.
+  std::vector<MemoryClock> lower_memory_clocks;  // descending
   std::optional<PowerLimits> power_limits;
   std::optional<Celsius> slowdown_temperature;  // where the hardware starts to throttle
   // The highest clock that still runs at the lowest voltage: below it a clock saves little.
@@ -36,6 +48,7 @@ struct Capability {
   bool averaged_power = false;     // field 185
   bool activity_counters = false;  // GPM: Hopper and later
   bool process_list = false;
+  GpuModes modes;  // as they were then
 };
 
 const char* to_string(Architecture architecture);

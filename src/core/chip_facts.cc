@@ -74,6 +74,13 @@ const ChipFacts* facts_of_product(std::string_view product) {
   return nullptr;
 }
 
+bool was_tested(std::string_view product) {
+  constexpr std::array<std::string_view, 2> kTested = {"H100-SXM5", "H200"};
+  const ChipFacts* facts = facts_of_product(product);
+  return facts != nullptr &&
+         std::find(kTested.begin(), kTested.end(), facts->chip) != kTested.end();
+}
+
 bool counts_its_module(std::string_view product) {
   constexpr std::array<std::string_view, 3> kGrace = {"GH200", "GB200", "GB300"};
   const std::vector<std::string_view> words = words_of(product);

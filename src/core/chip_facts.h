@@ -29,6 +29,8 @@ std::span<const ChipFacts> chip_facts();
 // By NVML product name ("NVIDIA A100-SXM4-80GB"); null when unknown. The whole name counts: an
 // "H200 NVL" and a "GH200 480GB" are no H200.
 const ChipFacts* facts_of_product(std::string_view product);
+// Whether reading was tested on a real GPU of that product (docs/real-gpu.md).
+bool was_tested(std::string_view product);
 // Whether the energy counter of that product may be its whole module's, with the CPU: on a GH200 it
 // is (ml-energy/zeus#172). For the other Grace products this is assumed.
 bool counts_its_module(std::string_view product);

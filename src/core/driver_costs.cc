@@ -3,8 +3,8 @@
 namespace derate {
 
 const char* to_string(DriverCall call) {
-  constexpr const char* kNames[kDriverCalls] = {"energy", "activity", "processes", "utilisation",
-                                                "sensors"};
+  constexpr const char* kNames[kDriverCalls] = {"energy",      "activity", "processes",
+                                                "utilisation", "sensors",  "modes"};
   return kNames[static_cast<std::size_t>(call)];
 }
 

@@ -18,8 +18,9 @@ enum class DriverCall : std::uint8_t {
   processes,    // the list of those with a context
   utilisation,  // of each process
   sensors,      // all other readings of a sample, together
+  modes,        // the settings of other tools (core/gpu_modes.h)
 };
-inline constexpr std::size_t kDriverCalls = 5;
+inline constexpr std::size_t kDriverCalls = 6;
 const char* to_string(DriverCall call);
 
 // A call that takes less is made whenever it is useful.

@@ -6,7 +6,7 @@
 namespace derate {
 namespace {
 
-constexpr double kMegahertzMost = 10'000, kWattsMost = 10'000;
+constexpr double kMegahertzMost = 10'000, kMemoryMegahertzMost = 40'000, kWattsMost = 10'000;
 
 // NVML has no getter for clock locks. Drivers keep whole milliwatts, some of them whole watts.
 constexpr auto found = KnobInfo::Restore::found, configured = KnobInfo::Restore::configured;
@@ -14,7 +14,7 @@ constexpr std::array kGpuKnobs{
     KnobInfo{kClockLock, "lock", "MHz", false, configured, kMegahertzMost, 1},
     KnobInfo{kApplicationClock, "application clock", "MHz", true, found, kMegahertzMost, 1},
     KnobInfo{kApplicationMemoryClock, "application memory clock", "MHz", true, found,
-             kMegahertzMost, 1},
+             kMemoryMegahertzMost, 1},
     KnobInfo{kPowerLimit, "power limit", "W", true, found, kWattsMost, 1},
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/units.h"
 #include "core/field.h"
+#include "core/gpu_modes.h"
 
 namespace derate {
 
@@ -62,6 +64,8 @@ struct Sample {
   Activity activity;
   std::optional<int> tenants;  // processes that hold a compute context; read at 1 Hz
   std::vector<FieldRead> read_apart;
+  // Read each minute, and shared until then; null: not read.
+  std::shared_ptr<const GpuModes> modes;
 
   bool operator==(const Sample&) const = default;
 };

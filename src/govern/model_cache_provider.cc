@@ -49,7 +49,8 @@ ModelCache* ModelCacheProvider::of(const Capability& capability, const Envelope&
   const std::string& path = simulated ? files_.simulated : files_.real;
   if (path.empty()) return nullptr;
   const ChipFacts* facts = facts_of_product(capability.id.name);
-  const std::string chip = facts == nullptr ? capability.id.name : facts->chip;
+  const std::string chip = (facts == nullptr ? capability.id.name : std::string(facts->chip)) +
+                           modes_key(capability.modes);
   auto& view = views_[{chip, envelope.highest().value(), simulated, use}];
   auto& file = simulated ? simulated_ : real_;
   if (file == nullptr) file = std::make_unique<QueuedModelCache>(path, clock_, on_error_, where_);

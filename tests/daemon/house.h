@@ -34,6 +34,7 @@ struct GpuTrouble {
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
   std::string pci_bus_id = {};  // of a GPU that may be powered down; empty: it may not
   int opened = 0, calls = 0;    // so far
+  std::shared_ptr<const GpuModes> modes = {};  // null: the maker's
 };
 
 // A call that is polled for, as NvmlSource makes them: what it answers is of the time when it was
@@ -55,6 +56,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     ++trouble_.open;
     ++trouble_.opened;
     capability_ = inner_.capability();
+    if (trouble.modes) capability_.modes = *trouble.modes;
     if (trouble.pci_bus_id.empty()) return;
     capability_.id.pci_bus_id = trouble.pci_bus_id;
     capability_.persistence_mode = false;
@@ -67,6 +69,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     auto sample = now().read(plan);
     if (!sample.ok()) return sample;
     sample->time -= trouble_.old;
+    sample->modes = trouble_.modes;
     if (sample->energy && trouble_.counter) sample->energy = trouble_.counter;
     if (trouble_.throttle != 0)
       sample->throttle_reasons = sample->throttle_reasons.value_or(0) | trouble_.throttle;

@@ -280,6 +280,33 @@ TEST_P(LateWorker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
   EXPECT_TRUE(house.left().empty());
 }
 
+// Models that were learned without an offset hold no more with one.
+TEST_P(LateWorker, AGpuWhoseSettingsAnotherToolChangesIsOpenedAnewOnce) {
+  LateHouse house(2, GetParam());
+  house.trouble(0).modes = std::make_shared<GpuModes>(GpuModes{.sm_clock_offset = 0});
+  house.start(governing());
+  house.run(5s);
+  EXPECT_EQ(house.trouble(0).opened, 1);
+  house.trouble(0).modes = std::make_shared<GpuModes>(GpuModes{.sm_clock_offset = 150});
+  house.run(20s);
+  EXPECT_EQ(house.trouble(0).opened, 2);
+  EXPECT_EQ(house.trouble(0).open, 1);
+  EXPECT_EQ(house.trouble(1).opened, 1);
+  EXPECT_TRUE(house.has_logged("GPU 0: another tool changed its settings: opened anew"));
+  EXPECT_FALSE(house.has_logged("GPU 0 is back"));
+  EXPECT_TRUE(house.sim(0).locked());
+  const Json gpu = parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
+  EXPECT_EQ(gpu["other_settings"]["sm_clock_offset_mhz"], 150);
+  EXPECT_EQ(gpu["other_settings"]["text"], "the SM clock has an offset of +150 MHz");
+  // A hint to an unlocked GPU changes nothing of a locked one.
+  house.trouble(0).modes = std::make_shared<GpuModes>(
+      GpuModes{.sm_clock_offset = 150, .power_mizer = PowerMizer::maximum_performance});
+  house.run(20s);
+  EXPECT_EQ(house.trouble(0).opened, 2);
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_TRUE(house.left().empty());
+}
+
 // One that could not be opened at the start is looked for, and governed when it is there.
 TEST_P(LateWorker, AGpuThatIsMissingAtTheStartIsFoundLater) {
   LateHouse house(2, GetParam());

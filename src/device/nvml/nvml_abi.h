@@ -167,6 +167,62 @@ struct FieldValue {    // nvmlFieldValue_t
   Value value;
 };
 
+// Settings that Derate reads and never writes.
+
+inline constexpr unsigned int kPState0 = 0;  // NVML_PSTATE_0
+struct ClockOffset {                         // nvmlClockOffset_v1_t
+  unsigned int version = sizeof(ClockOffset) | 1U << 24;
+  ClockType clock = ClockType::graphics;  // in
+  unsigned int p_state = kPState0;        // in
+  int offset_mhz = 0, lowest_mhz = 0, highest_mhz = 0;
+};
+static_assert(sizeof(ClockOffset) == 24);
+
+// NVML_POWER_MIZER_MODE_*
+inline constexpr unsigned int kPowerMizerAdaptive = 0, kPowerMizerMaximum = 1;
+inline constexpr unsigned int kPowerMizerAuto = 2, kPowerMizerConsistent = 3;
+struct PowerMizerModes {  // nvmlDevicePowerMizerModes_v1_t, without a version
+  unsigned int current = 0;
+  unsigned int requested = 0;  // of the call that sets it
+  unsigned int supported = 0;  // bits
+};
+static_assert(sizeof(PowerMizerModes) == 12);
+
+struct Mask255 {  // nvmlMask255_t
+  unsigned int bits[8] = {};
+};
+
+struct PowerProfiles {  // nvmlWorkloadPowerProfileCurrentProfiles_v1_t
+  unsigned int version = sizeof(PowerProfiles) | 1U << 24;
+  Mask255 supported, requested, enforced;
+};
+static_assert(sizeof(PowerProfiles) == 100);
+
+struct PowerProfile {  // nvmlWorkloadPowerProfileInfo_v1_t
+  unsigned int version = sizeof(PowerProfile) | 1U << 24;
+  unsigned int id = 0;
+  unsigned int priority = 0;  // the lowest is enforced first
+  Mask255 conflicts;
+};
+static_assert(sizeof(PowerProfile) == 44);
+
+inline constexpr unsigned int kPowerProfilesMax = 255;  // NVML_WORKLOAD_POWER_MAX_PROFILES
+struct PowerProfileTable {                              // nvmlWorkloadPowerProfileProfilesInfo_v1_t
+  unsigned int version = sizeof(PowerProfileTable) | 1U << 24;
+  Mask255 supported;
+  PowerProfile profiles[kPowerProfilesMax];
+};
+static_assert(sizeof(PowerProfileTable) == 11256);
+
+// nvmlGpuVirtualizationMode_t
+enum class VirtualisationMode : unsigned int {
+  none = 0,
+  passthrough = 1,
+  vgpu_guest = 2,
+  vgpu_host = 3,
+  vsga_host = 4
+};
+
 // nvmlGpmMetricId_t, as far as core/sample.h has a place for it. Ids that a driver does not know
 // fail the whole call.
 namespace gpm_metric {
@@ -235,6 +291,16 @@ struct NvmlProcessFunctions {
   NvmlCall<nvml::Device, nvml::ProcessesUtilization*> processes_utilization = nullptr;
 };
 
+// Functions that read settings of other tools.
+struct NvmlModeFunctions {
+  NvmlCall<nvml::Device, nvml::ClockOffset*> clock_offsets = nullptr;
+  NvmlCall<nvml::Device, nvml::PowerMizerModes*> power_mizer = nullptr;
+  NvmlCall<nvml::Device, nvml::PowerProfiles*> power_profiles = nullptr;
+  NvmlCall<nvml::Device, nvml::PowerProfileTable*> power_profile_table = nullptr;
+  NvmlCall<nvml::Device, nvml::EnableState*> display_active = nullptr;
+  NvmlCall<nvml::Device, nvml::VirtualisationMode*> virtualisation_mode = nullptr;
+};
+
 // Functions that name a GPU.
 struct NvmlNameFunctions {
   NvmlCall<nvml::Device, unsigned int*> index = nullptr;
@@ -246,7 +312,7 @@ struct NvmlNameFunctions {
 
 // Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
 // that the library lacks is null. Plain pointers: a test fills in its own.
-struct NvmlFunctions : NvmlNameFunctions, NvmlProcessFunctions {
+struct NvmlFunctions : NvmlNameFunctions, NvmlProcessFunctions, NvmlModeFunctions {
   template <class... A>
   using Call = NvmlCall<A...>;
 

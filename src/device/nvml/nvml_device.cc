@@ -9,6 +9,7 @@
 
 #include "core/chip_facts.h"
 #include "device/nvml/nvml_calls.h"
+#include "device/nvml/nvml_modes.h"
 #include "device/nvml/nvml_processes.h"
 
 namespace derate {
@@ -21,6 +22,7 @@ using nvml::Return;
 constexpr double kMilliwattsMax = 10e6;
 constexpr unsigned int kCelsiusMax = 130;
 constexpr unsigned int kMegahertzMax = 10'000;
+constexpr unsigned int kMemoryMegahertzMax = 40'000;  // an RTX 5090's GDDR7 runs at 14001
 // A reading above the board's highest power or clock times this margin is dropped. Assumed:
 // readings of 25 ms overshoot the power limit, and overclocking the highest clock, by less than
 // half.
@@ -41,12 +43,13 @@ std::optional<Watts> drawn(double milliwatts, const Capability& board) {
   if (board.power_limits && *out > kMargin * board.power_limits->highest) return std::nullopt;
   return out;
 }
-std::optional<Megahertz> megahertz(unsigned int raw) {
-  if (raw > kMegahertzMax) return std::nullopt;
+std::optional<Megahertz> megahertz(unsigned int raw, unsigned int most = kMegahertzMax) {
+  if (raw > most) return std::nullopt;
   return Megahertz(raw);
 }
-std::optional<Megahertz> shown(unsigned int raw, const std::vector<Megahertz>& supported) {
-  const auto out = megahertz(raw);
+std::optional<Megahertz> shown(unsigned int raw, const std::vector<Megahertz>& supported,
+                               unsigned int most = kMegahertzMax) {
+  const auto out = megahertz(raw, most);
   if (out && !supported.empty() && *out > kMargin * supported.back()) return std::nullopt;
   return out;
 }
@@ -91,10 +94,11 @@ Architecture architecture_of(unsigned int raw) {
   return Architecture::unknown;
 }
 
-std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
+std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw,
+                                 unsigned int most = kMegahertzMax) {
   std::vector<Megahertz> clocks;
   for (const unsigned int mhz : raw)
-    if (const auto clock = megahertz(mhz); clock && mhz > 0) clocks.push_back(*clock);
+    if (const auto clock = megahertz(mhz, most); clock && mhz > 0) clocks.push_back(*clock);
   std::sort(clocks.begin(), clocks.end());
   clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
   return clocks;
@@ -109,25 +113,35 @@ void find_clocks(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devic
     return nvml.memory_clocks(device, count, clocks);
   });
   if (!calls.check("nvmlDeviceGetSupportedMemoryClocks", code)) return;
-  out.memory_clocks = ascending(raw);
+  out.memory_clocks = ascending(raw, kMemoryMegahertzMax);
   if (nvml.graphics_clocks == nullptr || out.memory_clocks.empty()) return;
 
-  const auto memory_mhz = static_cast<unsigned int>(out.memory_clocks.back().value());
-  code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
-    return nvml.graphics_clocks(device, memory_mhz, count, clocks);
-  });
-  if (calls.check("nvmlDeviceGetSupportedGraphicsClocks", code)) out.sm_clocks = ascending(raw);
+  const auto listed_with = [&](Megahertz memory) -> std::vector<Megahertz> {
+    const auto memory_mhz = static_cast<unsigned int>(memory.value());
+    code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
+      return nvml.graphics_clocks(device, memory_mhz, count, clocks);
+    });
+    if (!calls.check("nvmlDeviceGetSupportedGraphicsClocks", code)) return {};
+    return ascending(raw);
+  };
+  out.sm_clocks = listed_with(out.memory_clocks.back());
+  for (auto lower = out.memory_clocks.rbegin() + 1; lower != out.memory_clocks.rend(); ++lower)
+    out.lower_memory_clocks.push_back({*lower, listed_with(*lower)});
 }
 
 void find_limits(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
                  Capability& out) {
-  unsigned int lowest = 0, highest = 0, factory = 0, threshold = 0;
+  unsigned int lowest = 0, highest = 0, factory = 0, in_force = 0, threshold = 0;
   if (calls.ok("nvmlDeviceGetPowerManagementLimitConstraints", nvml.power_limit_range, device,
                &lowest, &highest) &&
       calls.ok("nvmlDeviceGetPowerManagementDefaultLimit", nvml.power_limit_default, device,
                &factory)) {
     const auto low = watts(lowest), high = watts(highest), usual = watts(factory);
-    if (low && high && usual && Watts(0) < *low && *low <= *usual && *usual <= *high)
+    // Laptops have a range and no limit in force: their controller sets it.
+    const bool settable =
+        calls.ok("nvmlDeviceGetPowerManagementLimit", nvml.power_limit, device, &in_force) &&
+        lowest < highest;
+    if (settable && low && high && usual && Watts(0) < *low && *low <= *usual && *usual <= *high)
       out.power_limits = PowerLimits{*low, *high, *usual};
   }
   if (calls.ok("nvmlDeviceGetTemperatureThreshold", nvml.temperature_threshold, device,
@@ -221,6 +235,7 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
   else
     calls.fail(gpm.error());
   capability.activity_counters = device->gpm_ != nullptr;
+  capability.modes = read_modes(nvml, handle);
 
   if (auto error = calls.error()) return *std::move(error);
   return device;
@@ -254,7 +269,7 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
   if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::sm, &raw))
     sample.sm_clock = shown(raw, capability_.sm_clocks);
   if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::memory, &raw))
-    sample.memory_clock = shown(raw, capability_.memory_clocks);
+    sample.memory_clock = shown(raw, capability_.memory_clocks, kMemoryMegahertzMax);
   if (calls.ok("nvmlDeviceGetPowerUsage", nvml.power_usage, device_, &raw))
     sample.power_usage = drawn(raw, capability_);
   const PowerFields power = read_power_fields(calls, nvml, device_, capability_);
@@ -267,6 +282,18 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
   if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
       wide != nvml::kNotAvailable64)
     sample.throttle_reasons = wide;
+}
+
+// Tools change them seldom.
+void NvmlDevice::read_modes_at_times(Sample& sample) {
+  constexpr std::chrono::minutes kEvery(1);
+  if (modes_ == nullptr || sample.time - modes_at_ >= kEvery) {
+    modes_at_ = sample.time;
+    modes_ = timed(*costs_, DriverCall::modes, [&] {
+      return std::make_shared<const GpuModes>(read_modes(library_->functions(), device_));
+    });
+  }
+  sample.modes = modes_;
 }
 
 // Power stands in for a counter that has a CPU's energy, too.
@@ -308,6 +335,7 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook lo
     sample.tenants = timed(*costs_, DriverCall::processes,
                            [&] { return count_computing(calls, library_->functions(), device_); });
   if (plan.energy) read_energy(calls, sample);
+  if (!calls.lost()) read_modes_at_times(sample);
 
   // A GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
@@ -474,7 +502,7 @@ Result<GpuSettings> NvmlDevice::settings() {
     out.application_sm_clock = megahertz(raw);
   if (calls.ok("nvmlDeviceGetApplicationsClock", nvml.application_clock, device_,
                nvml::ClockType::memory, &raw))
-    out.application_memory_clock = megahertz(raw);
+    out.application_memory_clock = megahertz(raw, kMemoryMegahertzMax);
   if (auto error = calls.error()) return *std::move(error);
   return out;
 }

@@ -47,6 +47,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   Result<Sample> read_at(Instant now, const ReadPlan& plan, MigLook look);
   void read_sensors(NvmlCalls& calls, Sample& sample) const;
   void read_energy(NvmlCalls& calls, Sample& sample);
+  void read_modes_at_times(Sample& sample);
   bool is_counter_due(Instant now) const;
   bool is_mig_due(Instant now) const;
   std::optional<bool> look_at_mig(NvmlCalls& calls, Instant now);
@@ -70,6 +71,8 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   };
   std::optional<TimedLook> mig_look_;  // the last one
   std::shared_ptr<DriverCosts> costs_ = std::make_shared<DriverCosts>();
+  std::shared_ptr<const GpuModes> modes_;  // as read last; null before
+  Instant modes_at_{};
   struct Counter {
     Joules energy{};
     Instant taken{};

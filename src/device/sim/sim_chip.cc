@@ -78,6 +78,33 @@ ClockCurve voltage_of(const ChipFile& file) {
   return ClockCurve(std::move(points));
 }
 
+// An idle board's power where it is not known, of its power limit.
+constexpr double kAssumedIdleShare = 0.15;
+
+ClockCurve idle_power_of(const ChipFile& file) {
+  if (file.idle.unknown) return {{0, kAssumedIdleShare * *file.power.default_w}};
+  return ClockCurve(file.idle.points);
+}
+
+DriverSpec driver_of(const ChipFile& file) {
+  using Application = DriverSpec::ApplicationClocks;
+  const ChipDriver& driver = file.driver;
+  const Architecture architecture = *architecture_of(file.architecture);
+  return {.application_clocks = driver.application_clocks == "set"      ? Application::set
+                                : driver.application_clocks == "absent" ? Application::absent
+                                                                        : Application::deprecated,
+          // A chip whose file names no architecture has what can be had.
+          .memory_lock =
+              driver.memory_lock == "offered" ||
+              (driver.memory_lock == "by_architecture" &&
+               (architecture == Architecture::unknown || architecture >= Architecture::ampere)),
+          .old_process_utilisation = driver.process_utilisation == "old",
+          .clock_offsets = driver.clock_offsets,
+          .power_mizer = driver.power_mizer,
+          .power_profiles = driver.power_profiles,
+          .display = driver.display};
+}
+
 std::vector<Megahertz> megahertz(const std::vector<double>& clocks) {
   std::vector<Megahertz> out;
   for (const double clock : clocks) out.emplace_back(clock);
@@ -112,11 +139,12 @@ SimChip made_of(const ChipFile& file) {
                                Watts(file.power.highest_w.value_or(limit)), Watts(limit)},
               .power_limit_fixed = file.power.fixed,
               .voltage = voltage_of(file),
-              .idle_power = ClockCurve(file.idle.points),
+              .idle_power = idle_power_of(file),
               .thermal = thermal_of(file),
               .latency = {from_seconds(file.switching.median_s), from_seconds(file.switching.p99_s),
                           from_seconds(file.switching.rise_s)},
-              .sensors = sensors_of(file.sensors)};
+              .sensors = sensors_of(file.sensors),
+              .driver = driver_of(file)};
   for (const ChipClocks& lower : file.lower_memory_clocks)
     out.lower_memory_clocks.push_back({Megahertz(*lower.memory_mhz), megahertz(sm_clocks(lower))});
   out.voltage_known = !file.voltage.unknown;
@@ -128,6 +156,9 @@ SimChip made_of(const ChipFile& file) {
     out.kin = Kin{kin.chip, kin.memory_time};
   for (const ChipSource& each : file.sources)
     out.provenance.push_back({each.what, each.source, each.assumed});
+  if (file.idle.unknown)
+    out.provenance.push_back(
+        {"idle power", "not known: 15 % of the power limit are assumed", true});
   return out;
 }
 
@@ -163,20 +194,23 @@ std::span<const SimChip> sim_chips() {
 }
 
 Result<const SimChip*> find_sim_chip(std::string_view name) {
-  // Of the chips that the name is a part of: all, and those that stand for their silicon.
-  std::vector<const SimChip*> fitting, heads;
+  // Of the chips that the name is a part of: all, those whose voltage is known, and of these those
+  // that stand for their silicon.
+  std::vector<const SimChip*> fitting, modelled, heads;
   std::string known;
   const std::string key = to_lower(name);
   for (const SimChip& chip : sim_chips()) {
     if (to_lower(chip.name) == key) return &chip;
     if (!key.empty() && to_lower(chip.name).find(key) != std::string::npos) {
       fitting.push_back(&chip);
-      if (!chip.kin) heads.push_back(&chip);
+      if (chip.voltage_known) modelled.push_back(&chip);
+      if (chip.voltage_known && !chip.kin) heads.push_back(&chip);
     }
     known += known.empty() ? "" : ", ";
     known += chip.name;
   }
   if (fitting.size() == 1) return fitting.front();
+  if (modelled.size() == 1) return modelled.front();
   if (heads.size() == 1) return heads.front();
   return Error{Errc::not_found, fmt::format("no simulated chip '{}'{}", name,
                                             choices(name, "; there are: ", known))};
@@ -223,6 +257,7 @@ Capability sim_capability(const SimChip& chip, int index) {
   out.sm_clocks = chip.sm_clocks;
   for (const MemoryClock& lower : chip.lower_memory_clocks)
     out.memory_clocks.insert(out.memory_clocks.begin(), lower.clock);
+  out.lower_memory_clocks = chip.lower_memory_clocks;
   out.memory_clocks.push_back(chip.memory_clock);
   if (!chip.power_limit_fixed) out.power_limits = chip.power_limits;
   out.slowdown_temperature = chip.thermal.slowdown;

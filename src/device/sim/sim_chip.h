@@ -3,6 +3,7 @@
 // `derate sim list`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -119,20 +120,24 @@ struct Kin {
   double memory_time = 1;  // how much longer memory takes here: the ratio of the bandwidths
 };
 
+// How its driver answers where drivers differ; the settings of others that it reads.
+struct DriverSpec {
+  enum class ApplicationClocks : std::uint8_t { set, deprecated, absent };
+  ApplicationClocks application_clocks = ApplicationClocks::set;
+  bool memory_lock = false;             // memory clocks can be locked
+  bool old_process_utilisation = true;  // nvmlDeviceGetProcessUtilization answers
+  bool clock_offsets = false, power_mizer = false, power_profiles = false;  // can be read
+  bool display = false;                                                     // one is attached
+};
+
 struct Provenance {
   std::string what;
   std::string source;
   bool assumed = false;
 };
 
-// A memory clock, and the SM clocks that a driver lists with it.
-struct MemoryClock {
-  Megahertz clock;
-  std::vector<Megahertz> sm_clocks;  // ascending
-};
-
 struct SimChip {
-  std::string name;     // of a product that Derate knows, as in core/chip_facts.h
+  std::string name;     // where Derate knows the product, as in core/chip_facts.h
   std::string product;  // as NVML would name it
   Architecture architecture;
   std::vector<Megahertz> sm_clocks;  // ascending
@@ -152,14 +157,15 @@ struct SimChip {
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
+  DriverSpec driver;
   std::vector<Provenance> provenance;
 };
 
 // The catalogue. It lives as long as the process.
 std::span<const SimChip> sim_chips();
 
-// By name, letters of any case, or a part of it that fits no other, chips with kin left out where
-// several fit: "v100" is the SXM2, not the MaxQ.
+// By name, letters of any case, or a part of it that fits no other. If several fit, those whose
+// voltage is not known are left out, then those with kin: "v100" is the SXM2, not the MaxQ.
 // Errors: not_found, naming the chips there are.
 Result<const SimChip*> find_sim_chip(std::string_view name);
 

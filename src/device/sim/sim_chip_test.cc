@@ -58,12 +58,23 @@ TEST(SimChips, HaveTheClocksOfTheirProducts) {
   check("V100-MaxQ", 135, 1440, 175);
   check("H100-SXM5", 345, 1980, 110);
   check("RTX4070-Laptop", 210, 2700, 167);
+  // As nvidia-smi listed them on these (NVIDIA/k8s-test-infra).
+  check("T4", 300, 1590, 87);
+  check("L40S", 210, 2520, 155);
+  check("A100-SXM4-40GB", 210, 1410, 81);
+  check("B200", 120, 1965, 247);
+  check("GB200", 120, 2062, 260);
+  check("GB300", 120, 2070, 261);
 }
 
 TEST(SimChips, AgreeWithTheChipFacts) {
   for (const SimChip& chip : sim_chips()) {
     const ChipFacts* facts = facts_of_chip(chip.name);
-    ASSERT_NE(facts, nullptr) << chip.name;
+    if (facts == nullptr) {  // a product that Derate does not know, or a variant of one
+      const ChipFacts* variant = facts_of_product(chip.product);
+      EXPECT_TRUE(variant == nullptr || (chip.kin && chip.kin->chip == variant->chip)) << chip.name;
+      continue;
+    }
     EXPECT_EQ(facts_of_product(chip.product), facts) << chip.name;
     EXPECT_EQ(facts->architecture, chip.architecture) << chip.name;
     EXPECT_EQ(facts->flat_voltage_end, chip.flat_voltage_end) << chip.name;
@@ -79,14 +90,16 @@ TEST(SimChips, PhysicsIsPlausible) {
       const double v = chip.voltage.at(clock), w = chip.idle_power.at(clock);
       EXPECT_GE(v, voltage) << chip.name << clock.value();
       EXPECT_GE(w, idle) << chip.name << clock.value();
-      if (clock <= chip.flat_voltage_end) {
+      if (chip.voltage_known && clock <= chip.flat_voltage_end) {
         EXPECT_EQ(v, 1) << chip.name << clock.value();
       }
       voltage = v;
       idle = w;
     }
-    EXPECT_GT(voltage, 1.2) << chip.name;
-    EXPECT_LT(voltage, 1.6) << chip.name;
+    if (chip.voltage_known) {
+      EXPECT_GT(voltage, 1.2) << chip.name;
+      EXPECT_LT(voltage, 1.6) << chip.name;
+    }
     const PowerLimits& limits = chip.power_limits;
     EXPECT_LT(idle, limits.lowest.value()) << chip.name;
     EXPECT_LE(limits.lowest, limits.factory) << chip.name;
@@ -145,7 +158,7 @@ TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
     EXPECT_GE(chip.kin->memory_time, 1) << chip.name;
     EXPECT_LT(chip.kin->memory_time, 2) << chip.name;
   }
-  EXPECT_EQ(kin, 2);
+  EXPECT_EQ(kin, 3);
 }
 
 TEST(FindSimChip, WhatFitsNoneOrSeveralIsNotFound) {
@@ -325,18 +338,19 @@ TEST(SimChips, TellWhatADriverWould) {
   EXPECT_EQ(buses.size(), 8u);
   for (const SimChip& chip : sim_chips()) {
     const Capability c = sim_capability(chip, 0);
-    const bool hopper = chip.architecture == Architecture::hopper;
     EXPECT_EQ(c.sm_clocks, chip.sm_clocks);
     EXPECT_EQ(c.power_limits.has_value(), !chip.power_limit_fixed);
     if (c.power_limits) {
       EXPECT_EQ(c.power_limits->factory, chip.power_limits.factory);
     }
     EXPECT_EQ(c.slowdown_temperature, chip.thermal.slowdown);
-    EXPECT_EQ(c.flat_voltage_end, chip.flat_voltage_end);
+    EXPECT_EQ(c.flat_voltage_end.has_value(), chip.flat_voltage_end_known);
+    EXPECT_EQ(c.flat_voltage_end.value_or(chip.flat_voltage_end), chip.flat_voltage_end);
     EXPECT_TRUE(c.energy_counter);
-    EXPECT_EQ(c.instant_power, hopper);
-    EXPECT_EQ(c.averaged_power, hopper);
-    EXPECT_EQ(c.activity_counters, hopper);
+    EXPECT_EQ(c.instant_power, chip.sensors.instant.has_value());
+    EXPECT_EQ(c.averaged_power, chip.sensors.average.has_value());
+    EXPECT_EQ(c.activity_counters, chip.architecture >= Architecture::hopper) << chip.name;
+    EXPECT_EQ(c.lower_memory_clocks.size(), c.memory_clocks.size() - 1);
   }
 }
 

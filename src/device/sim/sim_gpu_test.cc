@@ -18,7 +18,7 @@ Megahertz any_clock(const SimChip& chip) {
   return chip.sm_clocks[*rc::gen::inRange<std::size_t>(0, chip.sm_clocks.size())];
 }
 const SimChip& any_chip() {
-  return sim_chips()[*rc::gen::inRange<std::size_t>(0, sim_chips().size())];
+  return modelled_chips()[*rc::gen::inRange<std::size_t>(0, modelled_chips().size())];
 }
 Workload any_workload(const SimChip& chip) {
   const auto workloads = all_workloads(chip);

@@ -159,7 +159,8 @@ RC_GTEST_PROP(MakeWorkload, SlowerMemoryNeverMakesAClockMatterMore, ()) {
 // The equations: t = c + (1 - c) g(f) / g(fmax), g = (x^n + (k s)^n)^(1/n), x = fmax / f, s the
 // slowdown by the chip's memory roof, at most x; P = p0 + (V/Vmin)^2 (a rate + e f) + b rate.
 RC_GTEST_PROP(MakeWorkload, FollowsTheEquations, ()) {
-  const SimChip& chip = sim_chips()[*rc::gen::inRange<std::size_t>(0, sim_chips().size())];
+  const SimChip& chip =
+      modelled_chips()[*rc::gen::inRange<std::size_t>(0, modelled_chips().size())];
   const WorkloadFit fit = any_fit(chip);
   const Workload workload = make_workload(fit, chip);
   const auto i = *rc::gen::inRange<std::size_t>(0, chip.sm_clocks.size());

@@ -23,6 +23,17 @@ inline const SimChip& chip_named(std::string_view name) {
   return **chip;
 }
 
+// The chips of the catalogue that work runs on without tables of the user's.
+inline const std::vector<SimChip>& modelled_chips() {
+  static const std::vector<SimChip> chips = [] {
+    std::vector<SimChip> out;
+    for (const SimChip& chip : sim_chips())
+      if (chip.voltage_known) out.push_back(chip);
+    return out;
+  }();
+  return chips;
+}
+
 inline std::vector<Workload> all_workloads(const SimChip& chip) {
   auto workloads = built_in_workloads(chip);
   CHECK(workloads.ok());

@@ -220,6 +220,15 @@ std::size_t Fleet::tick(ReadDepth depth) {
   return records.size();
 }
 
+// With other settings of other tools, a GPU's models are those of another one.
+void Fleet::note_modes(ManagedGpu& gpu, const Record& record) {
+  if (!record.sample || record.sample->modes == nullptr) return;
+  const auto& before = gpu.last ? gpu.last->sample : std::nullopt;
+  if (before && before->modes == record.sample->modes) return;
+  gpu.modes_changed =
+      modes_key(*record.sample->modes) != modes_key(gpu.open.source->capability().modes);
+}
+
 void Fleet::take(const Record& record) {
   ManagedGpu& gpu = gpus_[static_cast<std::size_t>(record.gpu)];
   if (record.estimate.freshness != Freshness::expired)
@@ -230,6 +239,7 @@ void Fleet::take(const Record& record) {
     if (!gpu.saving) gpu.saving.emplace();
     *gpu.saving += *record.saving;
   }
+  note_modes(gpu, record);
   const GpuRecord each{gpu, record, gpu.last};
   for (const RecordSink& sink : sinks_) sink(each);
   gpu.last = record;
@@ -304,14 +314,20 @@ void Fleet::maintain(std::size_t at) {
     leftovers_.try_again(gpu);
     if (!gpu.leftover.owed) release_lease(gpu);
   }
-  if (!gpu.expired_since) {
+  if (!gpu.expired_since && !gpu.modes_changed) {
     gpu.reopening = nullptr;
     gpu.reopen_at.reset();
     return;
   }
-  if (!gpu.reopening && now - *gpu.expired_since >= kExpiredBeforeReopen &&
-      now >= gpu.reopen_at.value_or(now)) {
-    options_.log.debug(fmt::format("GPU {} is opened anew", gpu.id().index), {{"gpu", gpu.uuid()}});
+  const bool lost = gpu.expired_since && now - *gpu.expired_since >= kExpiredBeforeReopen;
+  if (!gpu.reopening && (lost || gpu.modes_changed) && now >= gpu.reopen_at.value_or(now)) {
+    if (gpu.modes_changed)
+      options_.log.info(
+          fmt::format("GPU {}: another tool changed its settings: opened anew", gpu.id().index),
+          {{"gpu", gpu.uuid()}});
+    else
+      options_.log.debug(fmt::format("GPU {} is opened anew", gpu.id().index),
+                         {{"gpu", gpu.uuid()}});
     gpu.reopening = opener_.reopen(gpu.uuid());
     gpu.reopen_at = now + kReopenEvery;
   }
@@ -326,8 +342,9 @@ void Fleet::reopen(std::size_t at) {
   if (!opened->ok() || (*opened)->gpus.size() != 1) return;
   OpenGpu fresh = std::move((*opened)->gpus.front());
   if (!fresh.source->read({.energy = true, .activity = false}).ok()) return;
-  options_.log.info(fmt::format("GPU {} is back", fresh.source->capability().id.index),
-                    {{"gpu", fresh.source->capability().id.uuid}});
+  if (!gpu.modes_changed)
+    options_.log.info(fmt::format("GPU {} is back", fresh.source->capability().id.index),
+                      {{"gpu", fresh.source->capability().id.uuid}});
   // What was written before it was lost must still be restored in the end.
   if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
   const OpenGpu old =
@@ -336,6 +353,7 @@ void Fleet::reopen(std::size_t at) {
   (void)governor_->replace(at, take_control(gpu));
   gpu.expired_since.reset();
   gpu.reopen_at.reset();
+  gpu.modes_changed = false;
 }
 
 // --- the GPUs ------------------------------------------------------------------------------------

@@ -178,6 +178,7 @@ class Fleet : public TunedGpus {
   Result<void> begin_tuning(const std::string& name, const TuningPlan& plan,
                             std::span<const std::size_t> places);
   void take(const Record& record);
+  static void note_modes(ManagedGpu& gpu, const Record& record);
   void maintain(std::size_t at);
   void reopen(std::size_t at);
   // What is put anew although its assignment has not changed: its settings have.

@@ -44,6 +44,7 @@ struct ManagedGpu {
   std::optional<Record> last;         // of the last round that ticked it
   std::optional<Saving> saving = {};  // since it was opened, by policies that can tell
   std::optional<Instant> expired_since, reopen_at;  // a GPU that no longer answers
+  bool modes_changed = false;                       // by other tools: its models hold no more
   OpeningPoll reopening;
 
   const GpuId& id() const { return open.source->capability().id; }

@@ -1,5 +1,7 @@
 #include "service/records/snapshot.h"
 
+#include "service/records/modes_json.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -162,6 +164,9 @@ Json gpu_json(const GpuSnapshot& gpu) {
     if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
   put(json, "highest_sm_clock_mhz", gpu.highest_clock);
   put(json, "factory_power_limit_watts", gpu.factory_power_limit);
+  if (record.sample && record.sample->modes)
+    if (Json modes = modes_json(*record.sample->modes); !modes.is_null())
+      json["other_settings"] = std::move(modes);
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;

@@ -1,0 +1,52 @@
+// Settings of a GPU that other tools make. Derate reads and shows them and never sets one: with
+// another of them the same clock means another speed, or another power.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace derate {
+
+// A driver's hint for the clocks of GeForce and workstation GPUs; NVML's names.
+enum class PowerMizer : std::uint8_t {
+  adaptive,
+  maximum_performance,
+  automatic,
+  consistent_performance
+};
+
+enum class Virtualisation : std::uint8_t { none, passthrough, guest, host };
+
+// NVIDIA's workload power profiles, by their names: "max_q".
+struct PowerProfiles {
+  std::vector<std::string> requested, enforced;
+  // Of the requested ones, each pair that excludes each other.
+  std::vector<std::pair<std::string, std::string>> conflicts;
+
+  bool operator==(const PowerProfiles&) const = default;
+};
+
+struct GpuModes {
+  std::optional<int> sm_clock_offset, memory_clock_offset;  // MHz, of the performance state P0
+  std::optional<PowerMizer> power_mizer;
+  std::optional<PowerProfiles> power_profiles;
+  std::optional<bool> display;  // one is attached
+  std::optional<Virtualisation> virtualisation;
+
+  bool operator==(const GpuModes&) const = default;
+};
+
+const char* to_string(PowerMizer mode);
+const char* to_string(Virtualisation virtualisation);
+
+// What distinguishes a GPU with these from one as its maker ships it: " +150 MHz max_q"; empty
+// where nothing does. Models of one do not hold for another.
+std::string modes_key(const GpuModes& modes);
+
+// A sentence of each setting that is not the maker's, joined by "; "; empty where all are.
+std::string describe(const GpuModes& modes);
+
+}  // namespace derate
