@@ -247,7 +247,7 @@ GpuNow SimMachine::Gpu::shown() const {
   out.gpu_percent = percent_of(sensors.gpu_utilisation);
   out.memory_percent = percent_of(sensors.memory_utilisation);
   out.sm_clock_mhz = megahertz(sim.sm_clock());
-  out.memory_clock_mhz = megahertz(sim.chip().memory_clock);
+  out.memory_clock_mhz = megahertz(sim.memory_clock());
   out.power_mw = milliwatts(sensors.power_usage.value_or(Watts(0)));
   out.power_instant_mw = milliwatts(sensors.power_instant.value_or(Watts(0)));
   out.power_average_mw = milliwatts(sensors.power_average.value_or(Watts(0)));
@@ -335,6 +335,7 @@ std::uint32_t SimMachine::Gpu::fault_bits() const {
 
 void SimMachine::Gpu::forget_settings() {
   sim.unlock();
+  sim.unlock_memory();
   sim.set_application_clock(std::nullopt);
   sim.set_power_limit(sim.chip().power_limits.factory);
   power_limit_mw = milliwatts(sim.chip().power_limits.factory);

@@ -37,12 +37,17 @@ Return SimMachine::Gpu::lock(std::uint32_t lowest, std::uint32_t highest) {
   return Return::success;
 }
 
-// There is one memory clock: a range holds it or is refused.
+// The highest memory clock within the range; a range with none is refused.
 Return SimMachine::Gpu::lock_memory(std::uint32_t lowest, std::uint32_t highest) {
   if (!sim.chip().driver.memory_lock) return Return::not_supported;
-  const std::uint32_t clock = whole(sim.chip().memory_clock);
-  if (lowest > clock || highest < clock) return Return::invalid_argument;
+  const auto within = [&](Megahertz clock) {
+    return lowest <= whole(clock) && whole(clock) <= highest;
+  };
+  bool found = within(sim.chip().memory_clock);
+  for (const MemoryClock& lower : sim.chip().lower_memory_clocks) found |= within(lower.clock);
+  if (!found || lowest > highest) return Return::invalid_argument;
   if (writes_ignored) return Return::success;
+  sim.lock_memory(Megahertz(highest));
   memory_lowest_mhz = lowest;
   memory_highest_mhz = highest;
   return Return::success;
@@ -140,7 +145,9 @@ Return SimMachine::Gpu::write(const Request& request) {
       locked_lowest_mhz = locked_highest_mhz = kNone;
       return Return::success;
     case Op::reset_memory_locked_clocks:
-      if (!writes_ignored) memory_lowest_mhz = memory_highest_mhz = kNone;
+      if (writes_ignored) return Return::success;
+      sim.unlock_memory();
+      memory_lowest_mhz = memory_highest_mhz = kNone;
       return Return::success;
     case Op::reset_application_clocks:
       if (writes_ignored) return Return::success;

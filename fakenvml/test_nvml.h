@@ -513,11 +513,12 @@ inline NvmlFunctions StagedNvml::functions() {
                &F::temperature, &F::energy, &F::compute_processes, &F::graphics_processes,
                &F::process_utilization, &F::processes_utilization, &F::clock_offsets,
                &F::power_mizer, &F::power_profiles, &F::power_profile_table, &F::display_active,
-               &F::virtualisation_mode, &F::lock_clocks, &F::reset_clocks, &F::set_power_limit,
-               &F::power_limit, &F::application_clock, &F::mig_mode, &F::mig_device_count,
-               &F::mig_device, &F::gpu_instance_id, &F::compute_instance_id, &F::attributes,
-               &F::instance_profile, &F::instances, &F::instance_info, &F::gpm_support,
-               &F::gpm_alloc, &F::gpm_free, &F::gpm_sample, &F::gpm_mig_sample, &F::gpm_metrics>();
+               &F::virtualisation_mode, &F::lock_clocks, &F::lock_memory, &F::reset_memory,
+               &F::reset_clocks, &F::set_power_limit, &F::power_limit, &F::application_clock,
+               &F::mig_mode, &F::mig_device_count, &F::mig_device, &F::gpu_instance_id,
+               &F::compute_instance_id, &F::attributes, &F::instance_profile, &F::instances,
+               &F::instance_info, &F::gpm_support, &F::gpm_alloc, &F::gpm_free, &F::gpm_sample,
+               &F::gpm_mig_sample, &F::gpm_metrics>();
 }
 
 }  // namespace derate

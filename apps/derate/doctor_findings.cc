@@ -127,7 +127,7 @@ void check_modes(Findings& out, const GpuModes& modes) {
                    .remedy = "run derated on the host"});
 }
 
-// Where the words above come from.
+// The evidence for the findings above.
 void add_evidence(Findings& out, const Capability& capability) {
   const bool tested = was_tested(capability.id.name);
   const std::string detail =

@@ -23,8 +23,8 @@ struct DoctorCheck {
 
 void add(DoctorFindings& findings, bool good, const DoctorCheck& check);
 
-// What the GPU offers: sensors, clocks, limits, settings of other tools, processes; what of it was
-// tested on a real card.
+// The GPU's sensors, clocks, limits, settings of other tools and processes, and whether a real card
+// of its product was tested.
 DoctorFindings check_gpu(TelemetrySource& source);
 
 // The CPU time that each kind of call to its driver takes; it needs two seconds.

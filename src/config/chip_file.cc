@@ -301,7 +301,7 @@ Result<void> read_sources(ChipFile& out, const toml::node& node, std::string_vie
 Result<void> read_memory_clocks(ChipFile& out, const toml::node& node, std::string_view file) {
   return read_entries(
       out.lower_memory_clocks, "lower_memory_clock", node, file,
-      [](ChipClocks& clocks, auto& take) { visit_chip_clocks(clocks, take, "lower_memory_clock"); },
+      [](LowerMemoryClock& clocks, auto& take) { visit_lower_memory_clock(clocks, take); },
       [](const ChipClocks& clocks, const std::string& where) {
         return check_clocks(clocks, where);
       });

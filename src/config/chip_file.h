@@ -33,6 +33,10 @@ struct ChipClocks {
   ClockList sm_mhz;
   std::optional<double> lowest_mhz, step_mhz, highest_mhz;
 };
+
+struct LowerMemoryClock : ChipClocks {
+  double saves_w = 0;
+};
 // As a driver lists them, ascending.
 std::vector<double> sm_clocks(const ChipClocks& clocks);
 
@@ -98,7 +102,7 @@ struct ChipFile {
   } switching;
   ChipSensors sensors;
   ChipDriver driver;
-  std::vector<ChipClocks> lower_memory_clocks;
+  std::vector<LowerMemoryClock> lower_memory_clocks;
   std::vector<ChipSource> sources;
 
   std::string file;                          // for messages
@@ -123,6 +127,15 @@ void visit_chip_clocks(auto& c, auto&& visit, const char* section) {
   clocks("step_mhz", "MHz", "... its step; with 7.5 the driver lists 135, 142, 150, 157",
          c.step_mhz, 1, 1000);
   clocks("highest_mhz", "MHz", "... and its highest clock", c.highest_mhz, 1, kHighestMegahertz);
+}
+
+void visit_lower_memory_clock(auto& c, auto&& visit) {
+  visit_chip_clocks(c, visit, "lower_memory_clock");
+  const Section lower{"lower_memory_clock", visit};
+  lower("saves_w", "W",
+        "the board draws so much less with this memory clock; without a context it goes to the "
+        "lowest one if that saves anything",
+        c.saves_w, 0, kMostWatts);
 }
 
 void visit_chip_source(auto& s, auto&& visit) {

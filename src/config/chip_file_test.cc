@@ -206,17 +206,14 @@ std::string keys_table() {
                        shown.empty() ? "" : "`" + shown + "`", info.summary);
   };
   const ChipFile chip;
-  const ChipClocks clocks;
+  const LowerMemoryClock clocks;
   const ChipSource source;
   visit_chip_file(chip, [&](const SettingInfo& info, const auto& value) {
     add(info, value, fmt::format("[{}]", info.section));
   });
-  visit_chip_clocks(
-      clocks,
-      [&](const SettingInfo& info, const auto& value) {
-        add(info, value, "[[lower_memory_clock]]: SM clocks with a lower memory clock, descending");
-      },
-      "");
+  visit_lower_memory_clock(clocks, [&](const SettingInfo& info, const auto& value) {
+    add(info, value, "[[lower_memory_clock]]: SM clocks with a lower memory clock, descending");
+  });
   visit_chip_source(source, [&](const SettingInfo& info, const auto& value) {
     add(info, value, "[[source]]: where a figure is from, for `derate sim list`");
   });

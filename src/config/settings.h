@@ -49,7 +49,9 @@ struct Settings {
   std::optional<double> lowest_clock_mhz, highest_clock_mhz;
   double stale_after_s = 1;
   double expire_after_s = 5;
-  double idle_after_s = 1;
+  struct {
+    double after_s = 1, park_memory_after_s = 0;
+  } idle;
   double lower_every_s = 1;
   std::optional<double> temperature_limit_celsius;
   ObserverSettings observer;
@@ -214,7 +216,11 @@ void visit_settings(auto& s, auto&& visit) {
   safety("stale_after_s", "s", "hold when the last reading is older", s.stale_after_s, 0.05, 60);
   safety("expire_after_s", "s", "give the clock back when the last reading is older",
          s.expire_after_s, 0.05, 600);
-  safety("idle_after_s", "s", "park a GPU without kernels after", s.idle_after_s, 0.1, 3600);
+  safety("idle_after_s", "s", "park a GPU without kernels after", s.idle.after_s, 0.1, 3600);
+  safety("park_memory_after_s", "s",
+         "lock the memory clock of a GPU that rests with an open context to its lowest after; 0: "
+         "never. Read docs/operations.md first",
+         s.idle.park_memory_after_s, 0, 3600);
   safety("lower_every_s", "s", "least time between two lowerings of the clock", s.lower_every_s, 0,
          600);
   safety("temperature_limit_celsius", "degC",

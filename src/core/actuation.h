@@ -49,7 +49,9 @@ struct Actuation {
   std::optional<Watts> power_limit = {};   // as set by us
   std::optional<Megahertz> before = {};    // of a write: the lock that it replaced
   std::optional<Watts> power_before = {};  // of a write to the power limit: what it replaced
-  int drifts = 0;                          // how often another tool changed what we set, so far
+  // The lock of the memory clock in force, as set by us.
+  std::optional<Megahertz> memory_lock = {};
+  int drifts = 0;  // how often another tool changed what we set, so far
 
   bool operator==(const Actuation&) const = default;
 };

@@ -48,7 +48,8 @@ struct Capability {
   bool averaged_power = false;     // field 185
   bool activity_counters = false;  // GPM: Hopper and later
   bool process_list = false;
-  GpuModes modes;  // as they were then
+  bool memory_lock = false;  // the memory clock may be locked at a lower one
+  GpuModes modes;            // as they were then
 };
 
 const char* to_string(Architecture architecture);

@@ -24,6 +24,8 @@ struct Estimate {
   bool launching = false;  // kernels were launched within the last second, whatever counters show
   bool hot = false;        // at or over the thermal rule's limit
   std::optional<Megahertz> sm_clock;         // as measured
+  std::optional<Megahertz> memory_clock;     // likewise
+  std::optional<bool> display;               // one is attached
   std::optional<Megahertz> requested_clock;  // what the last decision asked for, if any
   std::optional<Fraction> gpu_utilisation, memory_utilisation;
   std::optional<Watts> power_usage;               // as nvmlDeviceGetPowerUsage gives it

@@ -42,8 +42,8 @@ struct GpuModes {
 const char* to_string(PowerMizer mode);
 const char* to_string(Virtualisation virtualisation);
 
-// What distinguishes a GPU with these from one as its maker ships it: " +150 MHz max_q"; empty
-// where nothing does. Models of one do not hold for another.
+// The difference of a GPU with these from one as its maker ships it: " +150 MHz max_q"; empty
+// without any. Models of one do not hold for another.
 std::string modes_key(const GpuModes& modes);
 
 // A sentence of each setting that is not the maker's, joined by "; "; empty where all are.

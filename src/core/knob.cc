@@ -11,6 +11,7 @@ constexpr double kMegahertzMost = 10'000, kMemoryMegahertzMost = 40'000, kWattsM
 // NVML has no getter for clock locks. Drivers keep whole milliwatts, some of them whole watts.
 constexpr auto found = KnobInfo::Restore::found, configured = KnobInfo::Restore::configured;
 constexpr std::array kGpuKnobs{
+    KnobInfo{kMemoryLock, "memory lock", "MHz", false, configured, kMemoryMegahertzMost, 1},
     KnobInfo{kClockLock, "lock", "MHz", false, configured, kMegahertzMost, 1},
     KnobInfo{kApplicationClock, "application clock", "MHz", true, found, kMegahertzMost, 1},
     KnobInfo{kApplicationMemoryClock, "application memory clock", "MHz", true, found,

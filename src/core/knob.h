@@ -38,6 +38,7 @@ struct KnobInfo {
 };
 
 inline constexpr const char* kClockLock = "clock_lock_mhz";
+inline constexpr const char* kMemoryLock = "memory_lock_mhz";
 inline constexpr const char* kPowerLimit = "power_limit_watts";
 inline constexpr const char* kApplicationClock = "application_sm_clock_mhz";
 inline constexpr const char* kApplicationMemoryClock = "application_memory_clock_mhz";

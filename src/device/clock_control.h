@@ -18,6 +18,12 @@ class ClockControl : public KnobControl {
   // Gives the SM clock back to the GPU's own control; allowed when nothing is locked.
   virtual Result<void> reset_sm_clock() = 0;
 
+  // Locks the memory clock to [lowest, highest], both supported ones. Ampere and later, where the
+  // board has several. Errors: as above.
+  virtual Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest);
+  // Allowed when nothing is locked.
+  virtual Result<void> reset_memory_clock();
+
   // Sets the power limit. Errors: invalid_argument outside the limits of the capability, naming
   // them; no_permission, not_supported (laptops), gpu_lost.
   virtual Result<void> set_power_limit(Watts limit) = 0;

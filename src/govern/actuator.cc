@@ -33,6 +33,7 @@ Actuator::Actuator(ClockControl* control, ActuatorOptions options)
   found_known_ = entry().any_written();
   clock_known_ = !entry().is_written(kClockLock);
   power_known_ = !entry().is_written(kPowerLimit);
+  memory_known_ = !entry().is_written(kMemoryLock);
 }
 
 Actuator::~Actuator() { (void)restore().ok(); }
@@ -40,15 +41,19 @@ Actuator::~Actuator() { (void)restore().ok(); }
 Actuation Actuator::plain(Outcome outcome, const std::string& error) const {
   Actuation out{outcome, in_force_.clock, error.empty() ? ignored_ : error};
   out.power_limit = in_force_.power;
+  out.memory_lock = in_force_.memory;
   out.drifts = drifts_;
   return out;
 }
 
 void Actuator::aim(const Decision& decision) {
   if (decision.kind == Decision::Kind::set) target_.clock = decision.clock;
-  if (decision.kind == Decision::Kind::cap) target_ = {std::nullopt, decision.power_limit};
+  if (decision.kind == Decision::Kind::cap) target_ = {std::nullopt, decision.power_limit, {}};
   if (decision.kind == Decision::Kind::release) target_ = {};
   if (decision.kind == Decision::Kind::unlock) target_.clock.reset();
+  if (decision.kind == Decision::Kind::hold) return;
+  const bool parks = decision.parks_memory && !memory_refused_;
+  target_.memory = parks ? options_.parked_memory : std::nullopt;
 }
 
 Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
@@ -65,7 +70,8 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   if (back && estimate.time - fresh_at_ >= kOutOfReach) doubt_all();
   if (fresh) fresh_at_ = estimate.time;
   if (auto contradicted = watch(estimate)) return *std::move(contradicted);
-  if (target_ == in_force_ && clock_known_ && power_known_) return plain(Outcome::nothing);
+  if (target_ == in_force_ && clock_known_ && power_known_ && memory_known_)
+    return plain(Outcome::nothing);
   // Another clock now would hide that another tool has changed ours.
   if (options_.on_drift != DriftRule::ignore && target_.clock && clock_known_ &&
       watch_.in_doubt(estimate.time))
@@ -82,6 +88,7 @@ void Actuator::doubt_all() {
   if (options_.on_drift == DriftRule::yield) return;
   if (in_force_.clock) clock_known_ = false;
   if (in_force_.power) power_known_ = false;
+  if (in_force_.memory) memory_known_ = false;
 }
 
 std::optional<Actuation> Actuator::watch(const Estimate& estimate) {
@@ -90,7 +97,9 @@ std::optional<Actuation> Actuator::watch(const Estimate& estimate) {
 }
 
 std::optional<Actuation> Actuator::clock_contradicted(const Estimate& estimate) {
-  if (options_.supported.empty() || !in_force_.clock || !clock_known_) return std::nullopt;
+  // A low memory clock holds the SM clock down.
+  if (options_.supported.empty() || !in_force_.clock || !clock_known_ || in_force_.memory)
+    return std::nullopt;
   const LockState before = watch_.state(), state = watch_.look(estimate);
   if (state == before) return std::nullopt;
   ignored_.clear();
@@ -235,16 +244,41 @@ Result<void> Actuator::write_power() {
   return {};
 }
 
+// It cannot be read back: what was written last is in force. A driver that does not lock memory
+// clocks says so at the first try, and keeps the clock it has.
+Result<void> Actuator::write_memory() {
+  if (target_.memory == in_force_.memory && memory_known_) return {};
+  TRY(journal_found(kMemoryLock));
+  memory_known_ = false;
+  auto done = target_.memory ? control_->lock_memory_clock(*target_.memory, *target_.memory)
+                             : control_->reset_memory_clock();
+  const bool refused =
+      !done.ok() && target_.memory && !in_force_.memory &&
+      (done.error().code == Errc::not_supported || done.error().code == Errc::no_permission);
+  if (refused) {
+    memory_refused_ = memory_known_ = true;
+    target_.memory.reset();
+    forget(kMemoryLock);
+    return {};
+  }
+  TRY(std::move(done));
+  in_force_.memory = target_.memory;
+  memory_known_ = true;
+  return {};
+}
+
+// The memory clock first: a GPU that wakes needs it most.
 Actuation Actuator::write(Instant now) {
   const Setting before = in_force_;
-  auto done = write_clock(now);
+  auto done = write_memory();
+  if (done.ok()) done = write_clock(now);
   if (done.ok()) done = write_power();
   if (!done.ok()) return failed(std::move(done).error().message, now);
   failure_.clear();
   if (!futile_) retry_after_ = {};
-  const bool released = !target_.clock && !target_.power;
-  const bool as_found = before.clock == in_force_.clock && before.power != in_force_.power &&
-                        !entry().is_written(kPowerLimit);
+  const bool released = !target_.clock && !target_.power && !target_.memory;
+  const bool as_found = before.clock == in_force_.clock && before.memory == in_force_.memory &&
+                        before.power != in_force_.power && !entry().is_written(kPowerLimit);
   Actuation out = plain(released   ? Outcome::released
                         : as_found ? Outcome::nothing
                                    : Outcome::written);
@@ -272,10 +306,11 @@ Result<void> Actuator::restore_device() {
   target_ = in_force_ = {};
   watch_.released();
   if (control_ == nullptr || !entry().any_written()) return {};
-  clock_known_ = power_known_ = false;
+  clock_known_ = power_known_ = memory_known_ = false;
   auto restored = restore_settings(*control_, entry());
   clock_known_ = !entry().is_written(kClockLock);
   power_known_ = !entry().is_written(kPowerLimit);
+  memory_known_ = !entry().is_written(kMemoryLock);
   if (!restored.ok()) return restored;
   found_known_ = false;
   failure_.clear();

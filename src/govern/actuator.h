@@ -36,6 +36,7 @@ struct JournalHandle {
 
 struct ActuatorOptions {
   std::vector<Megahertz> supported = {};  // the GPU's SM clocks, ascending; empty: locks unproven
+  std::optional<Megahertz> parked_memory = {};  // for decisions that park it; empty: they do not
   DriftRule on_drift = DriftRule::reassert;
   std::optional<JournalHandle> journal_handle = {};
 };
@@ -64,6 +65,7 @@ class Actuator {
 
   // The clock locked now, or that would be in a dry run, as far as writes succeeded.
   std::optional<Megahertz> locked() const { return in_force_.clock; }
+  std::optional<Megahertz> memory_lock() const { return in_force_.memory; }
 
   // Restores all that this actuator has written and continues after a control that fails. Failed
   // parts stay in the journal, and the next call tries them again. Errors: those of the device,
@@ -81,6 +83,7 @@ class Actuator {
   struct Setting {
     std::optional<Megahertz> clock;
     std::optional<Watts> power;
+    std::optional<Megahertz> memory;
     bool operator==(const Setting&) const = default;
   };
 
@@ -95,6 +98,7 @@ class Actuator {
   Actuation write(Instant now);
   Result<void> write_clock(Instant now);
   Result<void> write_power();
+  Result<void> write_memory();
   Result<void> look_at_found();
   Result<void> journal_found(const char* knob);
   void forget(const char* knob);
@@ -113,9 +117,11 @@ class Actuator {
   bool found_known_ = false;
   ClockLockVerifier watch_;
   Setting target_, in_force_;
-  bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has
-  std::string failure_;                           // of the last write; empty: it succeeded
-  bool futile_ = false;                           // the last locks under load had no effect
+  // `in_force_` is what the GPU has.
+  bool clock_known_ = true, power_known_ = true, memory_known_ = true;
+  bool memory_refused_ = false;  // the driver does not lock it
+  std::string failure_;          // of the last write; empty: it succeeded
+  bool futile_ = false;          // the last locks under load had no effect
   Duration retry_after_{};
   Instant retry_at_{};
   Instant power_checked_{};

@@ -470,5 +470,49 @@ TEST_F(KeptActuator, AFoundLockIsWhatReleaseAndRestoreSet) {
   EXPECT_EQ(w.control.calls, (Calls{"1100..1100", "1000..1300", "1200..1200", "1000..1300"}));
 }
 
+// --- The memory clock ----------------------------------------------------------------------------
+
+Decision parked(double mhz) {
+  Decision out = set(mhz);
+  out.parks_memory = true;
+  return out;
+}
+
+TEST(Actuator, TheMemoryIsParkedAndGivenBackBeforeTheClock) {
+  TestControl control;
+  Actuator actuator(&control, {.parked_memory = 405_MHz});
+  apply(actuator, set(1500));
+  EXPECT_EQ(apply(actuator, parked(1000)).memory_lock, 405_MHz);
+  EXPECT_EQ(apply(actuator, kHold).memory_lock, 405_MHz);
+  EXPECT_EQ(apply(actuator, parked(1000)).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, set(1500)).memory_lock, std::nullopt);
+  EXPECT_EQ(control.calls,
+            (Calls{"1500..1500", "memory 405..405", "1000..1000", "memory reset", "1500..1500"}));
+}
+
+TEST(Actuator, ADriverThatLocksNoMemoryIsAskedOnceAndTheClockIsSet) {
+  TestControl control;
+  control.refuse_memory = true;
+  Actuator actuator(&control, {.parked_memory = 405_MHz});
+  EXPECT_EQ(apply(actuator, parked(1000)).outcome, Outcome::written);
+  EXPECT_EQ(apply(actuator, parked(1100)).outcome, Outcome::written);
+  EXPECT_EQ(apply(actuator, parked(1100)).outcome, Outcome::nothing);
+  EXPECT_EQ(control.calls, (Calls{"memory 405..405", "1000..1000", "1100..1100"}));
+  EXPECT_TRUE(actuator.restore().ok());
+  EXPECT_EQ(control.calls.back(), "reset");
+}
+
+TEST_F(KeptActuator, AMemoryLockIsInTheJournalBeforeItIsWrittenAndIsReset) {
+  Watched w({.parked_memory = 405_MHz, .journal_handle = journal_handle(folder_)});
+  w.control.on_next_call = [&] {
+    ASSERT_EQ(left().size(), 1u);
+    EXPECT_TRUE(left().front().is_written(kMemoryLock));
+  };
+  w.tick(parked(1000), 1530);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.calls, (Calls{"memory 405..405", "1000..1000", "memory reset", "reset"}));
+  EXPECT_TRUE(left().empty());
+}
+
 }  // namespace
 }  // namespace derate

@@ -11,24 +11,35 @@ constexpr double kUnseenShare = 1.3;
 constexpr Watts kUnseenWatts{10};
 constexpr double kAnotherClock = 1.01;
 
+// Whether these let a GPU at rest draw more than those.
+bool are_looser(const LocksInForce& these, const LocksInForce& those) {
+  const auto looser = [](std::optional<Megahertz> a, std::optional<Megahertz> b) {
+    return b && (!a || *a > *b);
+  };
+  return looser(these.clock, those.clock) || looser(these.memory, those.memory);
+}
+
 }  // namespace
 
 // A resting GPU draws more at a higher clock: the simulator's V100 47 W at 952 MHz and 66 W at
 // 1530. Unseen work gets one, too, and is no rest.
-void UnseenWork::rest(const Estimate& estimate) {
+void UnseenWork::rest(const Estimate& estimate, const LocksInForce& locks) {
   const Megahertz clock = estimate.sm_clock.value_or(Megahertz(0));
+  if (are_looser(locks, locks_)) settled_ = estimate.time + kSettles;
+  locks_ = locks;
+  if (estimate.time < settled_ && !since_) rest_.reset();
   if (!rest_ || (!since_ && clock > kAnotherClock * rest_->clock)) rest_ = {*estimate.power, clock};
   rest_->least = std::min(rest_->least, *estimate.power);
   rest_->clock = std::min(rest_->clock, clock);
 }
 
-bool UnseenWork::is_there(const Estimate& estimate) {
+bool UnseenWork::is_there(const Estimate& estimate, const LocksInForce& locks) {
   if (!estimate.gpu_utilisation || !estimate.power) return false;
   if (estimate.gpu_utilisation->value() > 0 || estimate.launching) {
     *this = {};
     return false;
   }
-  rest(estimate);
+  rest(estimate, locks);
   if (*estimate.power <= kUnseenShare * rest_->least + kUnseenWatts) {
     since_.reset();
     return false;
@@ -40,7 +51,10 @@ bool UnseenWork::is_there(const Estimate& estimate) {
 }
 
 Estimator::Estimator(const SafetyRules& rules, const Capability& capability, bool as_published)
-    : rules_(rules), as_published_(as_published), hot_above_(rules.temperature_limit) {
+    : rules_(rules),
+      as_published_(as_published),
+      display_(capability.modes.display),
+      hot_above_(rules.temperature_limit) {
   if (!hot_above_ && capability.slowdown_temperature)
     hot_above_ = *capability.slowdown_temperature - kThermalMargin;
 }
@@ -74,10 +88,10 @@ bool Estimator::hot(const Sample& sample) {
 }
 
 Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
-                             std::optional<Megahertz> locked, Instant now) {
+                             const LocksInForce& locks, Instant now) {
   Estimate out;
   out.time = now;
-  out.requested_clock = locked;
+  out.requested_clock = locks.clock;
   out.work = work;
   if (!reading.newest) return out;
   const bool usable = reading.fresh && reading.age <= rules_.stale_after;
@@ -86,6 +100,9 @@ Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
                                                     : Freshness::stale;
   const Sample& sample = *reading.newest;
   out.sm_clock = sample.sm_clock;
+  out.memory_clock = sample.memory_clock;
+  out.display = display_;
+  if (sample.modes != nullptr) out.display = sample.modes->display;
   out.gpu_utilisation = sample.gpu_utilisation;
   out.memory_utilisation = sample.memory_utilisation;
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
@@ -99,7 +116,7 @@ Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
   out.activity = sample.activity;
   out.tenants = sample.tenants;
   out.launching = launching(work, now);
-  if (!as_published_ && unseen_.is_there(out))
+  if (!as_published_ && unseen_.is_there(out, locks))
     out.gpu_utilisation = out.memory_utilisation = std::nullopt;
   out.idle = idle(out);
   out.hot = hot(sample);

@@ -9,21 +9,32 @@
 
 namespace derate {
 
+// Our own locks; empty: none.
+struct LocksInForce {
+  std::optional<Megahertz> clock, memory;
+  bool operator==(const LocksInForce&) const = default;
+};
+
 // Detects work that the utilisation does not show, as of a counter that stands still: it reads 0,
 // and the GPU draws clearly more power than it did since, at this clock or a higher one. That holds
 // for kLongest, since a context without kernels can draw more, too.
 class UnseenWork {
  public:
   static constexpr Duration kLongest = std::chrono::seconds(30);
-  bool is_there(const Estimate& estimate);
+  // Power means reach back so far: after a lock of ours was loosened, the power at rest is learned
+  // anew for that long.
+  static constexpr Duration kSettles = std::chrono::seconds(2);
+  bool is_there(const Estimate& estimate, const LocksInForce& locks);
 
  private:
   struct Rest {
     Watts least{};  // drawn since the utilisation reads 0
     Megahertz clock{};
   };
-  void rest(const Estimate& estimate);
+  void rest(const Estimate& estimate, const LocksInForce& locks);
 
+  LocksInForce locks_;
+  Instant settled_ = Instant::min();
   std::optional<Rest> rest_;  // empty: the utilisation reads more
   std::optional<Instant> since_;
 };
@@ -33,8 +44,7 @@ class Estimator {
   // A policy that is run as published gets each utilisation as it was read.
   Estimator(const SafetyRules& rules, const Capability& capability, bool as_published);
 
-  // `locked`: the clock that is locked now, if any.
-  Estimate estimate(const Reading& reading, const WorkStatus& work, std::optional<Megahertz> locked,
+  Estimate estimate(const Reading& reading, const WorkStatus& work, const LocksInForce& locks,
                     Instant now);
 
  private:
@@ -44,6 +54,7 @@ class Estimator {
 
   SafetyRules rules_;
   bool as_published_;
+  std::optional<bool> display_;       // when the GPU was opened
   std::optional<Celsius> hot_above_;  // the thermal rule's limit
   bool hot_ = false;
   std::optional<Instant> idle_since_;

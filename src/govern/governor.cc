@@ -29,7 +29,14 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   if (!capability.sm_clocks.empty() && gpu.envelope.highest() == capability.sm_clocks.back())
     safety.allow_own_rest();
-  Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
+  ActuatorOptions writes{.supported = capability.sm_clocks,
+                         .on_drift = on_drift,
+                         .journal_handle = std::move(gpu.journal_handle)};
+  if (capability.memory_lock && options_.rules.park_memory_after > Duration::zero()) {
+    writes.parked_memory = capability.memory_clocks.front();
+    safety.allow_memory_rest(*writes.parked_memory);
+  }
+  Actuator actuator(gpu.control, std::move(writes));
   const Schedule schedule{gpu.tick};
   Estimator estimator(options_.rules, capability, gpu.as_published);
   return std::unique_ptr<GpuControlState>(
@@ -97,8 +104,8 @@ void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
   Record record;
   record.time = clock_.now();
   record.gpu = static_cast<int>(at);
-  record.estimate =
-      state.estimator.estimate(reading, state.work, state.actuator.locked(), clock_.now());
+  record.estimate = state.estimator.estimate(
+      reading, state.work, {state.actuator.locked(), state.actuator.memory_lock()}, clock_.now());
   record.sample = std::move(reading.fresh);
   if (reading.failure) {
     record.sample_failure = reading.failure->code;

@@ -40,6 +40,14 @@ bool OwnRest::leave(const Estimate& estimate, Megahertz parked) {
   return left_ = false;
 }
 
+bool MemoryRest::park(const Estimate& estimate, bool left) {
+  if (!idle_since_) idle_since_ = estimate.time;
+  const bool allowed = estimate.display == false && !left;
+  const bool due = estimate.time - *idle_since_ >= after_;
+  const bool higher = estimate.memory_clock && *estimate.memory_clock > lowest_;
+  return parked_ = allowed && (parked_ || (due && higher));
+}
+
 void OwnRest::wake() {
   left_ = false;
   idle_since_.reset();

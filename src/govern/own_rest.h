@@ -36,4 +36,24 @@ class OwnRest {
   std::optional<int> tenants_;  // as counted last
 };
 
+// The choice to lock the memory clock of a GPU at rest to its lowest: with a context open it stays
+// at its highest, and draws 15 to 95 W more on boards with GDDR memory (docs/operations.md).
+class MemoryRest {
+ public:
+  // `lowest`: the GPU's lowest memory clock; `after`: of a rest, before it is parked.
+  MemoryRest(Megahertz lowest, Duration after) : lowest_(lowest), after_(after) {}
+
+  // Called for each tick of an idle GPU; `left` to its own control, it needs no lock. Never while a
+  // display is attached: the picture may flicker, and be lost.
+  bool park(const Estimate& estimate, bool left);
+  bool parked() const { return parked_; }
+  void wake() { *this = MemoryRest(lowest_, after_); }
+
+ private:
+  Megahertz lowest_;
+  Duration after_;
+  std::optional<Instant> idle_since_;
+  bool parked_ = false;
+};
+
 }  // namespace derate

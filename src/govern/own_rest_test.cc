@@ -108,13 +108,15 @@ Workload no_kernels(const SimChip& chip) {
   return work_of(chip, std::move(phase));
 }
 
-// Watts of a GPU without kernels, the mean of ten minutes; under a policy, or left alone.
-double idle_watts(const SimChip& chip, const char* policy, Holds holds) {
-  FakeClock clock;
-  SimGpu gpu(chip, {});
-  SimDevice device(gpu, clock, 0);
-  std::optional<Governor> governor;
-  if (policy != nullptr) {
+// A GPU on a clock of its own, left alone or governed.
+struct IdleGpu {
+  SimChip chip;
+  FakeClock clock = {};
+  SimGpu gpu{chip, {}};
+  SimDevice device{gpu, clock, 0};
+  std::optional<Governor> governor = {};
+
+  void govern(const char* policy, const SafetyRules& rules = {}) {
     const PolicyInfo& info = **find_policy(policy);
     GovernedGpu governed{
         .source = &device, .control = &device, .envelope = *make_envelope(device.capability())};
@@ -123,22 +125,30 @@ double idle_watts(const SimChip& chip, const char* policy, Holds holds) {
     governed.as_published = info.as_published;
     std::vector<GovernedGpu> gpus;
     gpus.push_back(std::move(governed));
-    governor.emplace(std::move(gpus), clock);
+    governor.emplace(std::move(gpus), clock, GovernorOptions{.rules = rules});
   }
-  if (holds == Holds::context) gpu.add(no_kernels(chip), Duration::zero());
-  const auto run = [&](Duration time) {
+  // Its mean power.
+  double run(Duration time) {
     const Joules before = gpu.energy();
     for (const Instant end = clock.now() + time; clock.now() < end;) {
       clock.advance(kTick);
       if (governor)
-        governor->tick();
+        record = governor->tick().front();
       else
         (void)device.read({}).ok();
     }
     return (gpu.energy() - before).value() / seconds(time);
-  };
-  run(20s);
-  return run(10min);
+  }
+  Record record = {};
+};
+
+// Watts of a GPU without kernels, the mean of ten minutes; under a policy, or left alone.
+double idle_watts(const SimChip& chip, const char* policy, Holds holds) {
+  IdleGpu idle{.chip = chip};
+  if (policy != nullptr) idle.govern(policy);
+  if (holds == Holds::context) idle.gpu.add(no_kernels(chip), Duration::zero());
+  idle.run(20s);
+  return idle.run(10min);
 }
 
 TEST(OwnRest, AnIdleGpuNeverDrawsMoreThanLeftAlone) {
@@ -150,6 +160,94 @@ TEST(OwnRest, AnIdleGpuNeverDrawsMoreThanLeftAlone) {
     const double parked = chip.idle_power.at(make_envelope(sim_capability(chip, 0))->lowest());
     EXPECT_LT(idle_watts(chip, "assure", Holds::context), parked + 0.1 * (context - parked))
         << name;
+  }
+}
+
+// --- The memory clock ----------------------------------------------------------------------------
+
+constexpr SafetyRules kParksMemory{.park_memory_after = 30s};
+
+TEST(MemoryRest, ALoadedModelOnAGddrBoardSavesWhatItsMemoryDoes) {
+  const SimChip chip = plain(chip_named("RTX3090"));
+  const double saves = chip.memory_saves.back().value();
+  IdleGpu plainly{.chip = chip}, parking{.chip = chip};
+  for (IdleGpu* each : {&plainly, &parking}) {
+    each->govern("assure", each == &parking ? kParksMemory : SafetyRules{});
+    each->gpu.add(no_kernels(chip), Duration::zero());
+    each->run(1min);
+  }
+  const double kept = plainly.run(10min) - parking.run(10min);
+  EXPECT_GT(kept, 0.9 * saves);
+  EXPECT_EQ(parking.gpu.memory_clock(), Megahertz(405));
+  EXPECT_EQ(parking.record.actuation.memory_lock, Megahertz(405));
+}
+
+// Work that comes has the highest memory clock after the first reading that shows it.
+TEST(MemoryRest, TheFirstKernelGetsItsMemoryBack) {
+  const SimChip chip = plain(chip_named("RTX3090"));
+  IdleGpu idle{.chip = chip};
+  idle.govern("assure", kParksMemory);
+  idle.gpu.add(no_kernels(chip), Duration::zero());
+  idle.run(1min);
+  ASSERT_EQ(idle.gpu.memory_clock(), Megahertz(405));
+  OperatingPoint busy = point_of(1, 250);
+  busy.gpu_utilisation = busy.memory_utilisation = Fraction(1);
+  const auto job = idle.gpu.add(work_of(chip, phase_of(chip, busy)), 10s);
+  const Instant begun = idle.clock.now();
+  while (idle.gpu.memory_clock() != chip.memory_clock) {
+    ASSERT_LT(idle.clock.now() - begun, 1s);
+    idle.run(kTick);
+  }
+  EXPECT_FALSE(idle.record.actuation.memory_lock);
+  while (!idle.gpu.tenant(job)->finished) idle.run(kTick);
+  EXPECT_LT(idle.gpu.tenant(job)->finished.value() - begun, 32s);  // half of it for each context
+}
+
+TEST(MemoryRest, ItIsNeverParkedWithoutBeingAskedForNorWithADisplay) {
+  for (const bool display : {false, true}) {
+    SimChip chip = plain(chip_named("RTX3090"));
+    chip.driver.display = display;
+    IdleGpu idle{.chip = chip};
+    idle.govern("assure", display ? kParksMemory : SafetyRules{});
+    idle.gpu.add(no_kernels(chip), Duration::zero());
+    idle.run(10min);
+    EXPECT_EQ(idle.gpu.memory_clock(), chip.memory_clock);
+  }
+}
+
+TEST(MemoryRest, WithoutAContextItsOwnControlIsEnough) {
+  const SimChip chip = plain(chip_named("RTX3090"));
+  IdleGpu idle{.chip = chip};
+  idle.govern("assure", kParksMemory);
+  idle.run(10min);
+  EXPECT_FALSE(idle.record.actuation.memory_lock);
+  EXPECT_EQ(idle.gpu.memory_clock(), Megahertz(405));
+}
+
+TEST(MemoryRest, ItIsGivenBackAtTheEnd) {
+  const SimChip chip = plain(chip_named("RTX3090"));
+  IdleGpu idle{.chip = chip};
+  idle.govern("assure", kParksMemory);
+  idle.gpu.add(no_kernels(chip), Duration::zero());
+  idle.run(1min);
+  ASSERT_EQ(idle.gpu.memory_clock(), Megahertz(405));
+  EXPECT_TRUE(idle.governor->restore().ok());
+  idle.governor.reset();
+  idle.run(1s);
+  EXPECT_EQ(idle.gpu.memory_clock(), chip.memory_clock);
+}
+
+// A board with one memory clock, and one whose driver locks none.
+TEST(MemoryRest, BoardsWithoutALockAreParkedAsBefore) {
+  for (const char* name : {"H200", "T4"}) {
+    const SimChip chip = plain(chip_named(name));
+    IdleGpu idle{.chip = chip};
+    idle.govern("assure", kParksMemory);
+    idle.gpu.add(no_kernels(chip), Duration::zero());
+    idle.run(10min);
+    EXPECT_EQ(idle.gpu.memory_clock(), chip.memory_clock) << name;
+    EXPECT_EQ(idle.record.actuation.error, "") << name;
+    EXPECT_TRUE(idle.gpu.locked()) << name;
   }
 }
 

@@ -59,10 +59,18 @@ std::optional<Clamped> Safety::by_freshness(const Estimate& estimate) {
 
 Clamped Safety::at_rest(const Estimate& estimate) {
   const bool bounded = now_.highest() != full_.highest() || now_.lowest() != full_.lowest();
-  if (own_rest_ && !bounded && own_rest_->leave(estimate, now_.lowest()))
-    return {Decision::unlock({"idle: left to its own clock", {}}), Clamped::Rule::idle};
-  return {Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
-          Clamped::Rule::idle};
+  // A trial would give the memory its highest clock; without a context no trial is needed.
+  const bool tries = !(memory_rest_ && memory_rest_->parked()) || estimate.tenants == 0;
+  const bool left = own_rest_ && !bounded && tries && own_rest_->leave(estimate, now_.lowest());
+  const bool parks_memory = memory_rest_ && memory_rest_->park(estimate, left);
+  if (left) return {Decision::unlock({"idle: left to its own clock", {}}), Clamped::Rule::idle};
+  const double parked = now_.lowest().value();
+  Decision out = Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {parked}});
+  if (parks_memory) {
+    out.parks_memory = true;
+    out.reason = {"idle: parked at {0:.0f} MHz, the memory at its lowest clock", {parked}};
+  }
+  return {out, Clamped::Rule::idle};
 }
 
 // An idle GPU parks at the bottom of the envelope, or is left to its own clock, where that is
@@ -79,6 +87,7 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
     return at_rest(estimate);
   }
   if (own_rest_) own_rest_->wake();
+  if (memory_rest_) memory_rest_->wake();
   if (parked_) {
     parked_ = false;
     waking_ = true;

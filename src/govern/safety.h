@@ -17,8 +17,9 @@ struct SafetyRules {
   Duration stale_after = std::chrono::seconds(1);   // older samples: hold
   Duration expire_after = std::chrono::seconds(5);  // older still: the GPU's own defaults
   Duration idle_after = std::chrono::seconds(1);    // no kernel for that long: park
-  Duration lower_every = std::chrono::seconds(1);   // lowering is rate-limited, raising never
-  std::optional<Celsius> temperature_limit;         // default: 5 K below the GPU's slowdown
+  Duration park_memory_after{};  // of such a rest, the memory clock, too; zero: never
+  Duration lower_every = std::chrono::seconds(1);  // lowering is rate-limited, raising never
+  std::optional<Celsius> temperature_limit;        // default: 5 K below the GPU's slowdown
   Duration thermal_step_every = std::chrono::seconds(1);
 };
 
@@ -31,6 +32,10 @@ class Safety {
 
   // The GPU's own control stays within the envelope: at rest the clock may be left to it.
   void allow_own_rest() { own_rest_.emplace(); }
+  // Its memory clock may be locked to that, its lowest, at rest.
+  void allow_memory_rest(Megahertz lowest) {
+    memory_rest_.emplace(lowest, rules_.park_memory_after);
+  }
 
   // The bounds of the GPU's knobs from now on. A clock stays within the envelope, however low they
   // are; a power limit is bounded where the policy sets one.
@@ -61,6 +66,7 @@ class Safety {
   int thermal_steps_ = 0;        // how far heat lowers the top
   bool is_top_of_heat_ = false;  // no other bound is lower
   std::optional<OwnRest> own_rest_;
+  std::optional<MemoryRest> memory_rest_;
   bool parked_ = false;
   bool waking_ = false;             // not idle any more, and the policy has set no clock since
   bool clock_is_the_gpus_ = false;  // the policy's last decision set a power limit

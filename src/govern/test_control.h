@@ -23,6 +23,15 @@ class TestControl final : public ClockControl {
     return answer();
   }
 
+  Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override {
+    calls.push_back("memory " + std::to_string(static_cast<int>(lowest.value())) + ".." +
+                    std::to_string(static_cast<int>(highest.value())));
+    return refuse_memory ? Error{Errc::not_supported, "refused"} : answer();
+  }
+  Result<void> reset_memory_clock() override {
+    calls.push_back("memory reset");
+    return answer();
+  }
   Result<void> set_power_limit(Watts limit) override {
     calls.push_back(std::to_string(static_cast<int>(limit.value())) + " W");
     if (!refuse) now.power_limit = limit;
@@ -32,7 +41,7 @@ class TestControl final : public ClockControl {
 
   std::vector<std::string> calls;
   GpuSettings now{Watts(300), {}, {}};
-  bool refuse = false;
+  bool refuse = false, refuse_memory = false;
   Errc refused_with = Errc::no_permission;
   std::function<void()> on_next_call;  // called once
 

@@ -200,7 +200,7 @@ TEST(DaemonEvents, OtherRulesGiveBackAndBeginAnew) {
   EventHouse house(1, governed_by("efficient-fix"));
   (void)house.take();
   Settings settings = governed_by("efficient-fix");
-  settings.idle_after_s = 7;
+  settings.idle.after_s = 7;
   house.worker->reload(settings);
   house.run(2s);
   const auto events = house.take();

@@ -103,6 +103,14 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     if (trouble_.hangs) return stuck();
     return now().reset_sm_clock();
   }
+  Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override {
+    if (trouble_.hangs) return stuck();
+    return now().lock_memory_clock(lowest, highest);
+  }
+  Result<void> reset_memory_clock() override {
+    if (trouble_.hangs) return stuck();
+    return now().reset_memory_clock();
+  }
   Result<void> set_power_limit(Watts limit) override {
     if (trouble_.hangs) return stuck();
     return now().set_power_limit(limit);

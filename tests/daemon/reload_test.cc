@@ -20,11 +20,27 @@ struct Seen {
   std::map<Clamped::Rule, int> rules;
 };
 
+// A context and not one kernel.
+Workload no_kernels(const SimChip& chip) {
+  Workload out{.name = "a loaded model", .chip = chip.name};
+  Phase& phase = out.phases.emplace_back();
+  for (const Megahertz clock : chip.sm_clocks) {
+    OperatingPoint& point = phase.points.emplace_back();
+    point.power = Watts(chip.idle_power.at(clock));
+    point.gpu_utilisation = point.memory_utilisation = Fraction(0);
+  }
+  return out;
+}
+
 // GPU 0 is governed by the file, GPU 1 by a command, GPU 2 is observed; a job works on the first
 // two, and a process of user 1000 holds the first.
 struct Scene : House {
   Scene(const char* chip, const Settings& settings) : House(3, chip) {
-    for (const int gpu : {0, 1}) work(gpu, std::string_view(chip) == "H200" ? "gemm_bf16" : "GeMM");
+    for (const int gpu : {0, 1})
+      if (std::string_view(chip) == "RTX3090")  // it has no workloads of its own
+        sim(gpu).add(no_kernels(sim(gpu).chip()), Duration::zero());
+      else
+        work(gpu, std::string_view(chip) == "H200" ? "gemm_bf16" : "GeMM");
     person(0, 17, 1000);
     attribution.where = BackgroundWorker::Where::at_once;
     attribution.file = folder + "/state/usage.db";
@@ -144,12 +160,8 @@ std::vector<Row> governor_rows() {
        [](auto& scene) { return clocks(scene) + (scene.sim(0).locked() ? " locked" : ""); }},
       {"governor.on_drift", [](auto& s) { s.on_drift = "yield"; }, another_tool,
        [](auto& s) { by(s, "power-cap"); }},
-      {"envelope.lowest_clock_mhz", [](auto& s) { s.lowest_clock_mhz = 1005; },
-       [](auto& scene) {
-         scene.sim(0).stop();
-         return clocks(scene);
-       },
-       [](auto& s) { by(s, "assure"); }},
+      {"envelope.lowest_clock_mhz", [](auto& s) { s.lowest_clock_mhz = 1005; }, clocks,
+       [](auto& s) { by(s, "efficient-fix"); }},
       {"envelope.highest_clock_mhz", [](auto& s) { s.highest_clock_mhz = 1200; }, clocks,
        [](auto& s) { by(s, "max-freq"); }},
       {"found.locked_lowest_mhz", [](auto& s) { s.found_lowest_mhz = 945; }, after_an_end,
@@ -172,7 +184,13 @@ std::vector<Row> safety_rows() {
        [](auto& scene) { return old_reading(scene, 2s, Rule::stale); }},
       {"safety.expire_after_s", [](auto& s) { s.expire_after_s = 2; },
        [](auto& scene) { return old_reading(scene, 3s, Rule::expired); }},
-      {"safety.idle_after_s", [](auto& s) { s.idle_after_s = 20; },
+      {"safety.park_memory_after_s", [](auto& s) { s.idle.park_memory_after_s = 5; },
+       [](auto& scene) {
+         scene.run(60s);
+         return std::to_string(scene.sim(0).memory_clock().value());
+       },
+       [](auto& s) { by(s, "assure"); }, "RTX3090"},
+      {"safety.idle_after_s", [](auto& s) { s.idle.after_s = 20; },
        [](auto& scene) {
          scene.sim(0).stop();
          scene.run(5s);

@@ -112,6 +112,10 @@ class ThreadedDevice final : public TelemetrySource, public ClockControl {
     return waited().lock_sm_clock(lowest, highest);
   }
   Result<void> reset_sm_clock() override { return waited().reset_sm_clock(); }
+  Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override {
+    return waited().lock_memory_clock(lowest, highest);
+  }
+  Result<void> reset_memory_clock() override { return waited().reset_memory_clock(); }
   Result<void> set_power_limit(Watts limit) override { return waited().set_power_limit(limit); }
   Result<GpuSettings> settings() override { return waited().settings(); }
 

@@ -435,7 +435,7 @@ TEST_P(LateWorker, AReloadChangesWhatTheFileSaysAndNothingElse) {
   EXPECT_TRUE(house.sim(1).locked());  // by command: the file does not take it
   answer(house, {{"command", "release"}, {"gpus", "1"}});
   Settings rules = governing("max-freq");
-  rules.idle_after_s = 7;
+  rules.idle.after_s = 7;
   house.worker->reload(rules);
   house.run(1s);
   EXPECT_TRUE(house.sim(0).locked());

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/chips-seen.md"
 BUILD, FACTOR = Path(), 1.0
 INTRODUCTION = """\
-# What Derate says of each chip
+# Derate's words on each chip
 A test serves every chip of `derate sim list` as a simulated GPU behind NVML's own interface, runs
 `derate doctor -v` and `derate status`, and compares this page with what they print. So it shows
 what Derate makes of a driver that answers as the chip's file says ([data/chips](../data/chips),

@@ -291,6 +291,12 @@ struct NvmlProcessFunctions {
   NvmlCall<nvml::Device, nvml::ProcessesUtilization*> processes_utilization = nullptr;
 };
 
+// Functions that lock the memory clock.
+struct NvmlMemoryFunctions {
+  NvmlCall<nvml::Device, unsigned int, unsigned int> lock_memory = nullptr;  // MHz: lowest, highest
+  NvmlCall<nvml::Device> reset_memory = nullptr;
+};
+
 // Functions that read settings of other tools.
 struct NvmlModeFunctions {
   NvmlCall<nvml::Device, nvml::ClockOffset*> clock_offsets = nullptr;
@@ -312,7 +318,10 @@ struct NvmlNameFunctions {
 
 // Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
 // that the library lacks is null. Plain pointers: a test fills in its own.
-struct NvmlFunctions : NvmlNameFunctions, NvmlProcessFunctions, NvmlModeFunctions {
+struct NvmlFunctions : NvmlNameFunctions,
+                       NvmlProcessFunctions,
+                       NvmlModeFunctions,
+                       NvmlMemoryFunctions {
   template <class... A>
   using Call = NvmlCall<A...>;
 

@@ -236,6 +236,10 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
     calls.fail(gpm.error());
   capability.activity_counters = device->gpm_ != nullptr;
   capability.modes = read_modes(nvml, handle);
+  // By NVML's documentation. A driver that refuses says so at the first write.
+  capability.memory_lock = nvml.lock_memory != nullptr && nvml.reset_memory != nullptr &&
+                           capability.architecture >= Architecture::ampere &&
+                           capability.memory_clocks.size() > 1;
 
   if (auto error = calls.error()) return *std::move(error);
   return device;
@@ -476,6 +480,22 @@ Result<void> NvmlDevice::lock_sm_clock(Megahertz lowest, Megahertz highest) {
 
 Result<void> NvmlDevice::reset_sm_clock() {
   return write("nvmlDeviceResetGpuLockedClocks", library_->functions().reset_clocks);
+}
+
+Result<void> NvmlDevice::lock_memory_clock(Megahertz lowest, Megahertz highest) {
+  const auto& clocks = capability_.memory_clocks;
+  for (const Megahertz clock : {lowest, highest})
+    if (!std::binary_search(clocks.begin(), clocks.end(), clock))
+      return Error{Errc::invalid_argument,
+                   fmt::format("{:.0f} MHz is not a supported memory clock of {}", clock.value(),
+                               capability_.id.name)};
+  return write("nvmlDeviceSetMemoryLockedClocks", library_->functions().lock_memory,
+               static_cast<unsigned int>(lowest.value()),
+               static_cast<unsigned int>(highest.value()));
+}
+
+Result<void> NvmlDevice::reset_memory_clock() {
+  return write("nvmlDeviceResetMemoryLockedClocks", library_->functions().reset_memory);
 }
 
 Result<void> NvmlDevice::set_power_limit(Watts limit) {

@@ -39,6 +39,8 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   // Each write makes sure first that the handle still is the GPU that was opened.
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
   Result<void> reset_sm_clock() override;
+  Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override;
+  Result<void> reset_memory_clock() override;
   Result<void> set_power_limit(Watts limit) override;
   Result<GpuSettings> settings() override;
 

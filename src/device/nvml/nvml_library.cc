@@ -78,6 +78,8 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::virtualisation_mode>("nvmlDeviceGetVirtualizationMode", kOptional),
     symbol<&F::lock_clocks>("nvmlDeviceSetGpuLockedClocks", kOptional),
     symbol<&F::reset_clocks>("nvmlDeviceResetGpuLockedClocks", kOptional),
+    symbol<&F::lock_memory>("nvmlDeviceSetMemoryLockedClocks", kOptional),
+    symbol<&F::reset_memory>("nvmlDeviceResetMemoryLockedClocks", kOptional),
     symbol<&F::set_power_limit>("nvmlDeviceSetPowerManagementLimit", kOptional),
     symbol<&F::power_limit>("nvmlDeviceGetPowerManagementLimit", kOptional),
     symbol<&F::application_clock>("nvmlDeviceGetApplicationsClock", kOptional),

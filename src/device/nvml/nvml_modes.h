@@ -6,7 +6,7 @@
 
 namespace derate {
 
-// What the driver does not offer, or gives a value for that it does not define, stays empty.
+// A setting stays empty if the driver does not offer it or gives a value that NVML does not define.
 GpuModes read_modes(const NvmlFunctions& nvml, nvml::Device device);
 
 }  // namespace derate

@@ -276,6 +276,15 @@ Result<void> NvmlSource::reset_sm_clock() {
   return run_control<void>([](ClockControl& control) { return control.reset_sm_clock(); });
 }
 
+Result<void> NvmlSource::lock_memory_clock(Megahertz lowest, Megahertz highest) {
+  return run_control<void>(
+      [=](ClockControl& control) { return control.lock_memory_clock(lowest, highest); });
+}
+
+Result<void> NvmlSource::reset_memory_clock() {
+  return run_control<void>([](ClockControl& control) { return control.reset_memory_clock(); });
+}
+
 Result<void> NvmlSource::set_power_limit(Watts limit) {
   return run_control<void>([=](ClockControl& control) { return control.set_power_limit(limit); });
 }

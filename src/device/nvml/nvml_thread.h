@@ -57,6 +57,8 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
 
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
   Result<void> reset_sm_clock() override;
+  Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override;
+  Result<void> reset_memory_clock() override;
   Result<void> set_power_limit(Watts limit) override;
   Result<GpuSettings> settings() override;
 

@@ -145,8 +145,10 @@ SimChip made_of(const ChipFile& file) {
                           from_seconds(file.switching.rise_s)},
               .sensors = sensors_of(file.sensors),
               .driver = driver_of(file)};
-  for (const ChipClocks& lower : file.lower_memory_clocks)
+  for (const LowerMemoryClock& lower : file.lower_memory_clocks) {
     out.lower_memory_clocks.push_back({Megahertz(*lower.memory_mhz), megahertz(sm_clocks(lower))});
+    out.memory_saves.emplace_back(lower.saves_w);
+  }
   out.voltage_known = !file.voltage.unknown;
   set_flat_voltage_end(out, file);
   out.unused_clock = file.unused_mhz ? Megahertz(*file.unused_mhz) : out.sm_clocks.front();
@@ -266,6 +268,8 @@ Capability sim_capability(const SimChip& chip, int index) {
   out.instant_power = chip.sensors.instant.has_value();
   out.averaged_power = chip.sensors.average.has_value();
   out.activity_counters = chip.sensors.activity_window.has_value();
+  out.memory_lock = chip.driver.memory_lock && !chip.lower_memory_clocks.empty();
+  out.modes.display = chip.driver.display;
   out.process_list = true;
   return out;
 }

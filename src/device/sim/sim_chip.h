@@ -142,7 +142,8 @@ struct SimChip {
   Architecture architecture;
   std::vector<Megahertz> sm_clocks;  // ascending
   Megahertz memory_clock;
-  std::vector<MemoryClock> lower_memory_clocks;  // descending; listed, and never run at
+  std::vector<MemoryClock> lower_memory_clocks;  // descending
+  std::vector<Watts> memory_saves;               // with each of them
   PowerLimits power_limits;
   bool power_limit_fixed = false;  // the driver lets nobody change it, as on laptops
   // Not known: 75 % of the highest clock, which a driver would not tell either.

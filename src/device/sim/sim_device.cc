@@ -29,7 +29,7 @@ Sample SimDevice::make_sample(const ReadPlan& plan) {
   sample.gpu_utilisation = shown.gpu_utilisation;
   sample.memory_utilisation = shown.memory_utilisation;
   sample.sm_clock = gpu_.sm_clock();
-  sample.memory_clock = gpu_.chip().memory_clock;
+  sample.memory_clock = gpu_.memory_clock();
   sample.power_usage = shown.power_usage;
   sample.power_instant = shown.power_instant;
   sample.power_average = shown.power_average;
@@ -102,6 +102,26 @@ Result<void> SimDevice::lock_sm_clock(Megahertz lowest, Megahertz highest) {
 Result<void> SimDevice::reset_sm_clock() {
   TRY(may_write());
   if (!faults.writes_ignored) gpu_.unlock();
+  return {};
+}
+
+Result<void> SimDevice::lock_memory_clock(Megahertz lowest, Megahertz highest) {
+  TRY(may_write());
+  const auto& clocks = capability_.memory_clocks;
+  if (!capability_.memory_lock)
+    return Error{Errc::not_supported, capability_.id.name + ": its memory clock cannot be locked"};
+  for (const Megahertz clock : {lowest, highest})
+    if (!std::binary_search(clocks.begin(), clocks.end(), clock))
+      return Error{Errc::invalid_argument,
+                   fmt::format("{:.0f} MHz is not a supported memory clock of {}", clock.value(),
+                               capability_.id.name)};
+  if (!faults.writes_ignored) gpu_.lock_memory(highest);
+  return {};
+}
+
+Result<void> SimDevice::reset_memory_clock() {
+  TRY(may_write());
+  if (!faults.writes_ignored) gpu_.unlock_memory();
   return {};
 }
 

@@ -42,7 +42,8 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
     voltage_.push_back(chip.voltage.at(clock));
   }
   switch_.asked = switch_.granted = regulator_.clock = index_of(chip.unused_clock);
-  truth_.power = idle_[regulator_.clock].power;
+  memory_.asked = memory_.granted = wanted_memory();
+  truth_.power = power_at(regulator_.clock);
   heat_.temperature += chip.thermal.kelvin_per_watt * truth_.power.value();
   heat_.shown = std::round(heat_.temperature);
   sensors_.begin_in(idle_[regulator_.clock], truth_.power);
@@ -63,7 +64,56 @@ std::size_t SimGpu::wanted_clock() const {
   return busy() ? top : bottom;
 }
 
+// Without a context the memory falls to its lowest clock, where that saves anything.
+std::size_t SimGpu::wanted_memory() const {
+  if (memory_.lock) return *memory_.lock;
+  const auto& saves = chip_.memory_saves;
+  return !busy() && !saves.empty() && saves.back() > Watts(0) ? saves.size() : 0;
+}
+
+void SimGpu::lock_memory(Megahertz highest) {
+  const auto& lower = chip_.lower_memory_clocks;
+  std::size_t place = 0;
+  while (place < lower.size() &&
+         (place == 0 ? chip_.memory_clock : lower[place - 1].clock) > highest)
+    ++place;
+  memory_.lock = place;
+  retarget();
+}
+
+void SimGpu::unlock_memory() {
+  memory_.lock.reset();
+  retarget();
+}
+
+Megahertz SimGpu::memory_clock() const {
+  return memory_.granted == 0 ? chip_.memory_clock
+                              : chip_.lower_memory_clocks[memory_.granted - 1].clock;
+}
+
+std::size_t SimGpu::highest_with_memory(std::size_t clock) const {
+  const auto& listed = chip_.lower_memory_clocks[memory_.granted - 1].sm_clocks;
+  return listed.empty() ? clock : std::min(clock, index_of(listed.back()));
+}
+
+// Of its rate with the highest memory clock.
+double SimGpu::memory_rate(const OperatingPoint& point) const {
+  if (memory_.granted == 0) return 1;
+  const double used = point.memory_utilisation.value_or(Fraction(1)).value();
+  return 1 / (1 + used * (chip_.memory_clock / memory_clock() - 1));
+}
+
+Watts SimGpu::power_at(std::size_t clock) const {
+  const Watts all = power_of_work(clock) + sharing_.board_extra;
+  return memory_.granted == 0 ? all
+                              : std::max(Watts(0), all - chip_.memory_saves[memory_.granted - 1]);
+}
+
 void SimGpu::retarget() {
+  if (const std::size_t memory = wanted_memory(); memory != memory_.asked) {
+    memory_.asked = memory;
+    memory_.at = now_ + from_seconds(lognormal_seconds(chip_.latency, gauss_(random_)));
+  }
   const std::size_t wanted = wanted_clock();
   if (wanted == switch_.asked) return;
   switch_.asked = wanted;
@@ -186,6 +236,7 @@ void SimGpu::advance_to(Instant now) {
 }
 
 void SimGpu::apply_pending() {
+  if (memory_.asked != memory_.granted && now_ >= memory_.at) memory_.granted = memory_.asked;
   if (switch_.hold && now_ >= switch_.hold->until) {
     switch_.hold.reset();
     retarget();
@@ -280,6 +331,7 @@ void SimGpu::regulate(std::size_t wanted) {
   regulator_.throttle = busy() ? 0 : throttle::kGpuIdle;
   if (busy() && switch_.application && !switch_.highest && wanted == *switch_.application)
     regulator_.throttle |= throttle::kApplicationsClocksSetting;
+  if (memory_.granted != 0) wanted = highest_with_memory(wanted);
   std::size_t clock = wanted;
   const Watts limit = regulator_.limit;
   truth_.power = power_at(wanted);
@@ -315,7 +367,8 @@ void SimGpu::heat() {
 }
 
 Watts SimGpu::context_step(std::size_t clock) const {
-  const Watts unused = Watts(chip_.idle_power.at(chip_.unused_clock));
+  Watts unused = Watts(chip_.idle_power.at(chip_.unused_clock));
+  if (!chip_.memory_saves.empty()) unused -= chip_.memory_saves.back();
   return std::max(Watts(0), idle_[clock].power - unused);
 }
 
@@ -381,7 +434,7 @@ void SimGpu::work(Tenant& tenant, const Draw& draw) {
     tenant.work->wait(step_s_);
     return;
   }
-  double done = draw.rate * step_s_, share = 1;
+  double done = draw.rate * memory_rate(point_of(tenant, regulator_.clock)) * step_s_, share = 1;
   const double total = seconds(job.work);
   const bool ends = total > 0 && job.done + done >= total - kWorkResidue;
   if (ends) {

@@ -109,6 +109,12 @@ class SimGpu {
   // A lock takes effect after the chip's switch latency.
   void lock(Megahertz lowest, Megahertz highest);
   void unlock();
+  // A lock of the memory clock takes effect after the same latency (assumed). With a lower one the
+  // SM clocks are those that are listed with it, the board draws less (SimChip::memory_saves), and
+  // work takes longer by its memory utilisation and the ratio of the clocks.
+  void lock_memory(Megahertz highest);
+  void unlock_memory();
+  Megahertz memory_clock() const;
   // Another tool's lock of this clock (the chip's own one above, where it is none), which wins over
   // everything that is requested until then. After it the last of these requests counts again.
   void hold(Megahertz clock, Instant until);
@@ -173,7 +179,10 @@ class SimGpu {
   const OperatingPoint& point_of(const Tenant& tenant, std::size_t clock) const;
   const OperatingPoint& point_at(std::size_t clock);
   Watts power_of(const Tenant& tenant, std::size_t clock) const;
-  Watts power_at(std::size_t clock) const { return power_of_work(clock) + sharing_.board_extra; }
+  Watts power_at(std::size_t clock) const;
+  std::size_t wanted_memory() const;
+  std::size_t highest_with_memory(std::size_t clock) const;
+  double memory_rate(const OperatingPoint& point) const;
   Watts power_of_work(std::size_t clock) const;
   void mix(std::size_t clock);
   void regulate(std::size_t wanted);
@@ -214,6 +223,12 @@ class SimGpu {
     Instant at{};
     bool pending = false;
     std::vector<Rise> rises;  // ascending in both; only where rises have a latency of their own
+  };
+  // Places among the memory clocks: 0 is the highest, n the chip's lower one at n - 1.
+  struct Memory {
+    std::optional<std::size_t> lock;
+    std::size_t asked = 0, granted = 0;
+    Instant at{};
   };
   struct Regulator {
     Watts limit{};
@@ -259,6 +274,7 @@ class SimGpu {
 
   Instant now_{};
   Switch switch_;
+  Memory memory_;
   Regulator regulator_;
   Heat heat_;
 

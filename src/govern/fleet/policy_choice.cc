@@ -152,7 +152,8 @@ GovernorOptions governor_options(const Settings& settings) {
   GovernorOptions out;
   out.rules.stale_after = from_seconds(settings.stale_after_s);
   out.rules.expire_after = from_seconds(settings.expire_after_s);
-  out.rules.idle_after = from_seconds(settings.idle_after_s);
+  out.rules.idle_after = from_seconds(settings.idle.after_s);
+  out.rules.park_memory_after = from_seconds(settings.idle.park_memory_after_s);
   out.rules.lower_every = from_seconds(settings.lower_every_s);
   if (settings.temperature_limit_celsius)
     out.rules.temperature_limit = Celsius(*settings.temperature_limit_celsius);

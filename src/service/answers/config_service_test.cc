@@ -88,7 +88,7 @@ TEST(ConfigService, SetIsTakenInAndKept) {
             "it is set: 2 settings have changed: governor.policy, safety.idle_after_s");
   EXPECT_EQ(json_text(answer["changes"][1]),
             R"({"key":"safety.idle_after_s","before":"2","after":"3","at_start":false})");
-  EXPECT_EQ(daemon.settings.idle_after_s, 3);
+  EXPECT_EQ(daemon.settings.idle.after_s, 3);
   EXPECT_EQ(daemon.reloads, 1);
   EXPECT_EQ(daemon.said(), "[governor]\npolicy = \"max-freq\"\n\n[safety]\nidle_after_s = 3\n");
   EXPECT_NE(daemon.set_file().find("# Last set by uid 3 at "), std::string::npos);
