@@ -104,7 +104,9 @@ Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
   const auto pick = TRY(pick_policy(options.policy.policy));
   TRY(policy_params(*pick.info, options.policy.assignments));
-  if (can_exceed_promise(*pick.info))
+  if (pick.info->promise == PolicyInfo::Promise::none)
+    warn("derate: {} bounds no loss of performance; assure does\n", pick.info->name);
+  else if (can_exceed_promise(*pick.info))
     warn("derate: {} can lose more performance than delta allows; assure bounds the loss\n",
          pick.info->name);
   const std::string gpus = TRY(gpus_by_uuid(options.gpus, ForeignName::passed_on));

@@ -93,7 +93,21 @@ std::string driver_remedy(Errc code) {
   }
 }
 
+// Whether the configuration's policy can govern the GPU.
+void check_policy(DoctorFindings& out, TelemetrySource& source, const Settings& settings) {
+  const auto policy = choose_policy({}, settings);
+  if (!policy.ok()) return;  // the configuration's own finding
+  const auto governed = govern_gpu(source, nullptr, *policy, settings);
+  if (governed.ok()) return;
+  add(out, false,
+      {"policy", "",
+       fmt::format("{} of the configuration cannot govern it: {}", policy->info->name,
+                   governed.error().message),
+       "derate config set governor.policy=assure"});
+}
+
 void check_gpus(DoctorFindings& out, bool cost) {
+  const auto settings = load_settings("");
   SystemClock clock;
   auto gpus = open_gpus({}, clock);
   if (!gpus.ok()) {
@@ -110,6 +124,7 @@ void check_gpus(DoctorFindings& out, bool cost) {
   for (OpenGpu& gpu : gpus->gpus) {
     const GpuId& id = gpu.source->capability().id;
     DoctorFindings found = check_gpu(*gpu.source);
+    if (settings.ok()) check_policy(found, *gpu.source, *settings);
     if (cost) found.push_back(measure_calls(*gpu.source, clock));
     for (DoctorFinding& finding : found) {
       finding.gpu = id.index;

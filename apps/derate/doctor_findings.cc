@@ -5,6 +5,7 @@
 
 #include "core/chip_facts.h"
 #include "govern/envelope_rule.h"
+#include "integ/runtime_power.h"
 
 namespace derate::cli {
 namespace {
@@ -99,8 +100,27 @@ void check_power_limit(Findings& out, const Capability& capability) {
            ? fmt::format("{:.0f} to {:.0f} W may be set, {:.0f} W is the default",
                          limits->lowest.value(), limits->highest.value(), limits->factory.value())
            : "",
-       "it cannot be set, as on laptops: no power-cap, no power budget of a group",
-       "nothing to do: the other policies lock clocks"});
+       "it cannot be set, as on laptops: power-cap does not work here",
+       "nothing to do: the other policies, such as assure, lock clocks"});
+}
+
+// A GPU that may power down is a laptop's: persistence mode would keep it up.
+void check_persistence(Findings& out, const Capability& capability) {
+  const bool sleeps = read_runtime_power(power_files(), capability.id.pci_bus_id, AskDriver::no) ==
+                      RuntimePower::on;
+  const bool on = *capability.persistence_mode;
+  if (sleeps && !on) {
+    out.push_back(
+        {.level = Level::ok,
+         .what = "persistence mode",
+         .detail = "off, so that the GPU can power down; locks hold as long as Derate runs",
+         .remedy = {},
+         .brief = "may power down"});
+    return;
+  }
+  add(out, on,
+      {"persistence mode", "on", "off: clock locks are lost when the last process leaves the GPU",
+       "sudo nvidia-smi -pm 1, or run nvidia-persistenced", "persistence mode on"});
 }
 
 // Settings of other tools, which Derate reads and never sets.
@@ -176,10 +196,7 @@ Findings check_gpu(TelemetrySource& source) {
   check_clocks(out, capability);
   check_power_limit(out, capability);
   check_modes(out, capability.modes);
-  if (capability.persistence_mode)
-    add(out, *capability.persistence_mode,
-        {"persistence mode", "on", "off: clock locks are lost when the last process leaves the GPU",
-         "sudo nvidia-smi -pm 1, or run nvidia-persistenced", "persistence mode on"});
+  if (capability.persistence_mode) check_persistence(out, capability);
   const auto processes = source.processes();
   add(out, processes.ok(),
       {"processes", processes.ok() ? fmt::format("{} with a context now", processes->size()) : "",

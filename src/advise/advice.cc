@@ -14,8 +14,9 @@ constexpr std::array kHeat{
     "lower the clock yourself, as heat does it worse: derate policy set assure",
     "a lower power limit, where the room cannot be cooled"};
 constexpr std::array kPower{
-    "nvidia-smi -q -d POWER: is the limit the factory's?",
-    "a brake by the supply (HW Power Brake): the node's power supplies and the rack's budget",
+    "nvidia-smi -q -d POWER: is the limit the factory's? A laptop's is its maker's: the mains "
+    "instead of the battery, its performance mode",
+    "if HW Power Brake is among the reasons: the power supplies of the machine or the rack",
     "derate policy set assure: the clock that is most efficient within the limit"};
 constexpr std::array kIdleContext{"end the process, or let it free the GPU between its work",
                                   "share the GPU: MPS, MIG, or a scheduler that gives it to others",

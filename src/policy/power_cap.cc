@@ -31,7 +31,7 @@ Result<std::unique_ptr<Policy>> create_power_cap(const PolicySetup& setup) {
   if (!setup.power_limits)
     return Error{Errc::not_supported,
                  "the driver of this GPU lets nobody set its power limit, as on laptops; a policy "
-                 "that sets the clock does without: geepafs, efficient-fix"};
+                 "that sets the clock does without, such as assure, the default"};
   const auto& [lowest, highest, factory] = *setup.power_limits;
   const auto watts = setup.params.number("watts");
   const double share = *setup.params.number("share");
@@ -55,7 +55,8 @@ PolicyInfo power_cap_info() {
           "less than the limit is not touched, so that little is saved on it.",
           false,
           kPowerCapParams,
-          create_power_cap};
+          create_power_cap,
+          PolicyInfo::Promise::none};
 }
 
 }  // namespace derate

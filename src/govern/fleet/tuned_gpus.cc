@@ -38,11 +38,12 @@ Result<Watts> max_power_of(const TuningPlan& plan, std::span<const TunableGpu> g
   Watts sum;
   for (const TunableGpu& gpu : gpus) {
     const auto limit = limit_of(gpu);
-    if (!limit && plan.selector.kind == Selector::Kind::cost)
-      return Error{Errc::not_supported,
-                   fmt::format("{}: its driver tells no power limit, by which a cost weighs time; "
-                               "allowed are the selectors energy, time, max-slowdown",
-                               gpu.capability->id.uuid)};
+    if (!limit && plan.selector.kind == Selector::Kind::cost && plan.selector.eta < 1)
+      return Error{
+          Errc::not_supported,
+          fmt::format("{}: it has no power limit that can be set, by which a cost weighs time; "
+                      "allowed are the selectors energy, time, max-slowdown",
+                      gpu.capability->id.uuid)};
     sum += limit.value_or(Watts());
   }
   return sum;

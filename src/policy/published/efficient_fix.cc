@@ -47,7 +47,8 @@ PolicyInfo efficient_fix_info() {
       "average, at a loss that nobody bounds. EfficientFix of the GEEPAFS paper (EuroSys'24).",
       true,
       kEfficientFixParams,
-      create_efficient_fix};
+      create_efficient_fix,
+      PolicyInfo::Promise::none};
 }
 
 }  // namespace derate

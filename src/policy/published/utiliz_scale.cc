@@ -62,7 +62,8 @@ PolicyInfo utiliz_scale_info() {
           "their Python program does.",
           true,
           kUtilizScaleParams,
-          create_utiliz_scale};
+          create_utiliz_scale,
+          PolicyInfo::Promise::none};
 }
 
 }  // namespace derate

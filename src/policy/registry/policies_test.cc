@@ -73,6 +73,20 @@ TEST(Registry, AnUnknownNameIsAnsweredWithTheKnownOnes) {
   }
 }
 
+// Lists and screens show the promise of each.
+TEST(Registry, APromiseOfDeltaIsMadeByPoliciesThatHaveADelta) {
+  for (const PolicyInfo& info : policies()) {
+    const ParamValues params = default_params(info.params);
+    if (info.promise == PolicyInfo::Promise::delta) {
+      EXPECT_TRUE(params.number("delta")) << info.name;
+    }
+    EXPECT_EQ(can_exceed_promise(info),
+              info.promise == PolicyInfo::Promise::none ||
+                  (info.promise == PolicyInfo::Promise::delta && info.as_published))
+        << info.name;
+  }
+}
+
 TEST(Registry, AssignmentsOverrideDefaultsAndTheLastOneWins) {
   const PolicyInfo& info = **find_policy("geepafs");
   const auto params = *policy_params(info, std::vector<std::string>{"delta=0.2", "delta=0.05"});

@@ -6,6 +6,7 @@
 
 #include "core/chip_facts.h"
 #include "govern/envelope_rule.h"
+#include "govern/fleet/policy_choice.h"
 #include "model/alike_applications.h"
 
 namespace derate {
@@ -81,6 +82,13 @@ class GovernedSums {
                      .performance = performance_.value(),
                      .promised = promised_.value(),
                      .broken = from_seconds(broken_s_)};
+    // A step of a minute can have more policies than one; a promise is of those that make one.
+    const auto chosen = choose_policy({.policy = policy}, {});
+    if (chosen.ok() && chosen->info->promise != PolicyInfo::Promise::delta) {
+      out.promised.reset();
+      out.broken = {};
+    }
+    if (out.performance) out.performance = std::min(*out.performance, Fraction(1));
     if (used_ > 0)
       out.saving = {saved_ / (used_ + saved_), low_ / (used_ + low_), high_ / (used_ + high_)};
     return out;

@@ -48,13 +48,14 @@ std::vector<std::string> uuids_of(std::span<const TuneGpu> gpus) {
   return out;
 }
 
-Result<Watts> max_power_of(std::span<const TuneGpu> gpus, double eta) {
+Result<Watts> max_power_of(std::span<const TuneGpu> gpus, const Selector& selector) {
   Watts out{};
   for (const TuneGpu& gpu : gpus) {
-    if (!gpu.highest_limit && eta < 1)
+    if (!gpu.highest_limit && selector.kind == Selector::Kind::cost && selector.eta < 1)
       return Error{Errc::not_supported,
-                   fmt::format("GPU {} does not tell its highest power limit, which the cost of "
-                               "time is counted by: allowed is eta 1",
+                   fmt::format("GPU {} has no power limit that can be set, by which a cost weighs "
+                               "time: allowed are --knob clock with the selectors energy, time, "
+                               "max-slowdown (of a job: derate tune job create --replace)",
                                gpu.id.index)};
     out += gpu.highest_limit.value_or(Watts{});
   }

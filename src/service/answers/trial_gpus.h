@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "core/gpu_id.h"
+#include "tune/knob.h"
 
 namespace derate {
 
@@ -28,7 +29,7 @@ std::optional<std::vector<TuneGpu>> find_gpus(std::span<const TuneGpu> open,
                                               std::span<const std::string> uuids);
 std::vector<std::string> uuids_of(std::span<const TuneGpu> gpus);
 // The most that they together may draw: what a cost (cost_of()) weighs time with.
-// Errors: not_supported when `eta` is below 1 and a GPU does not tell its highest limit.
-Result<Watts> max_power_of(std::span<const TuneGpu> gpus, double eta);
+// Errors: not_supported when the selector weighs time and a GPU does not tell its highest limit.
+Result<Watts> max_power_of(std::span<const TuneGpu> gpus, const Selector& selector);
 
 }  // namespace derate

@@ -68,7 +68,7 @@ void TrialMeters::begin(const TrialEntry& trial, TrialMeter meter) {
 void TrialMeters::take_up(const TrialEntry& trial, std::span<const TuneGpu> gpus,
                           const JobSpec& work) {
   TrialMeter meter = meter_for(trial.uid, gpus, work);
-  const auto max_power = max_power_of(gpus, work.eta);
+  const auto max_power = max_power_of(gpus, selector_of(work));
   if (max_power.ok()) meter.max_power = *max_power;
   meter.before = {.cost = trial.trial.cost, .energy = trial.energy, .time_s = trial.time_s};
   take_knob(trial, gpus, meter);

@@ -92,7 +92,7 @@ struct Bench {
     JobSpec spec;
     spec.eta = eta;
     TrialMeter meter = meters.meter_for(trial.uid, gpus, spec);
-    meter.max_power = *max_power_of(gpus, eta);
+    meter.max_power = *max_power_of(gpus, {.eta = eta});
     meters.take_knob(trial, gpus, meter);
     meters.begin(trial, std::move(meter));
   }
@@ -225,10 +225,13 @@ TEST(TrialGpus, ARequestNamesThemWhereThereAreSeveral) {
 
 TEST(TrialGpus, TimeHasAPriceOnlyWhereTheLimitsAreTold) {
   Bench bench(2);
-  EXPECT_EQ(*max_power_of(bench.gpus, 0.5), Watts(600));
+  EXPECT_EQ(*max_power_of(bench.gpus, {.eta = 0.5}), Watts(600));
   bench.gpus[1].highest_limit.reset();
-  EXPECT_EQ(max_power_of(bench.gpus, 0.5).error().code, Errc::not_supported);
-  EXPECT_EQ(*max_power_of(bench.gpus, 1), Watts(300));
+  EXPECT_EQ(max_power_of(bench.gpus, {.eta = 0.5}).error().code, Errc::not_supported);
+  EXPECT_EQ(*max_power_of(bench.gpus, {.eta = 1}), Watts(300));
+  for (const auto kind :
+       {Selector::Kind::energy, Selector::Kind::time, Selector::Kind::max_slowdown})
+    EXPECT_TRUE(max_power_of(bench.gpus, {.kind = kind}).ok());
 }
 
 }  // namespace

@@ -237,7 +237,7 @@ Result<TuneService::Json> TuneService::obey(const TrialStart& request, const Pee
   if (!request.job.empty() && !writer_.check_room(peer.uid).ok()) book_.fold_jobs_of(peer.uid);
   const std::vector<TuneGpu> gpus = TRY(choose_gpus(gpus_, request.gpus));
   TrialMeter meter = meters_.meter_for(peer.uid, gpus, work);
-  meter.max_power = TRY(max_power_of(gpus, work.eta));
+  meter.max_power = TRY(max_power_of(gpus, selector_of(work)));
   TrialBegin wanted{.job = request.job, .retry_of = request.retry_of, .token = token_()};
   wanted.gpus = uuids_of(gpus);
   make_way(gpus, peer.uid);

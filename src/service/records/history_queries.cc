@@ -16,6 +16,7 @@
 #include "core/saving.h"
 #include "govern/saving_json.h"
 #include "service/records/event_log.h"
+#include "service/records/snapshot.h"
 #include "store/history/history_store.h"
 
 namespace derate {
@@ -292,6 +293,15 @@ MeasuredView measured_view(const HistoryStep& step) {
   return out;
 }
 
+// Of a GPU that is only observed: its clock changes by itself, and no decision is kept of that.
+std::string own_reason(const MeasuredView& measured) {
+  Sample sample;
+  if (measured.sm_clock_mhz) sample.sm_clock = Megahertz(*measured.sm_clock_mhz);
+  if (measured.throttle_bits)
+    sample.throttle_reasons = static_cast<std::uint64_t>(*measured.throttle_bits);
+  return driver_reason(sample);
+}
+
 // The step that `at` lies in; of the last seconds, which are written some time later, the newest.
 Result<std::optional<MeasuredView>> measured_at(const std::string& file, const std::string& gpu,
                                                 WallTime at, WallTime now) {
@@ -404,7 +414,10 @@ Result<Json> answer_why(const std::string& file, const WhyRead& request, WallTim
     out.changes.push_back(decision_view(decision));
   out.measured = TRY(measured_at(file, out.gpu, at, now));
   // While nothing was read nobody governed: derated did not run, was paused, or the GPU was lost.
-  if (out.measured && !out.changes.empty()) out.decision = out.changes.back();
+  if (out.measured && !out.changes.empty()) {
+    out.decision = out.changes.back();
+    if (out.decision->policy.empty()) out.decision->reason = own_reason(*out.measured);
+  }
   return answer_json(out);
 }
 

@@ -253,6 +253,25 @@ TEST_F(HistoryQueries, WhyTellsWhatWasInForceAndWhatWasRead) {
   EXPECT_FALSE(answer_why(file(), {.at = "2030-01-01"}, now_, kKnown).ok());
 }
 
+// The clock of an observed GPU changes by itself: the reason is that of the second that is asked
+// for, not that of when observing began.
+TEST_F(HistoryQueries, WhyOfAnObservedGpuIsOfThatSecond) {
+  HistoryRows rows;
+  rows.decisions.push_back({.time = kBegin + 1s,
+                            .gpu = kFirst,
+                            .rule = "none",
+                            .reason = "210 MHz because the GPU is idle"});
+  {
+    HistoryStore store(file());
+    ASSERT_TRUE(store.add(rows, 60s).ok());
+  }
+  const WhyAnswer answer = read<WhyAnswer>(
+      answer_why(file(), {.gpu = "1", .at = "2026-11-01T12:00:02Z"}, now_, kKnown));
+  ASSERT_TRUE(answer.decision && answer.measured);
+  ASSERT_EQ(answer.decision->policy, "");
+  EXPECT_EQ(answer.decision->reason.find("210"), std::string::npos) << answer.decision->reason;
+}
+
 TEST_F(HistoryQueries, WithoutAFileThereIsNothing) {
   EXPECT_EQ(answer_history(file() + "x", {}, now_, kKnown).error().code, Errc::not_found);
   EXPECT_EQ(answer_savings(file() + "x", {}, now_, kKnown).error().code, Errc::not_found);
