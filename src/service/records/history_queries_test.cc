@@ -253,8 +253,8 @@ TEST_F(HistoryQueries, WhyTellsWhatWasInForceAndWhatWasRead) {
   EXPECT_FALSE(answer_why(file(), {.at = "2030-01-01"}, now_, kKnown).ok());
 }
 
-// The clock of an observed GPU changes by itself: the reason is that of the second that is asked
-// for, not that of when observing began.
+// The clock of an observed GPU changes by itself: the reason is that of the second that was
+// requested, not that of when observing began.
 TEST_F(HistoryQueries, WhyOfAnObservedGpuIsOfThatSecond) {
   HistoryRows rows;
   rows.decisions.push_back({.time = kBegin + 1s,
