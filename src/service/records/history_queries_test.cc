@@ -265,8 +265,8 @@ TEST_F(HistoryQueries, WhyOfAnObservedGpuIsOfThatSecond) {
     HistoryStore store(file());
     ASSERT_TRUE(store.add(rows, 60s).ok());
   }
-  const WhyAnswer answer = read<WhyAnswer>(
-      answer_why(file(), {.gpu = "1", .at = "2026-11-01T12:00:02Z"}, now_, kKnown));
+  const WhyAnswer answer =
+      read<WhyAnswer>(answer_why(file(), {.gpu = "1", .at = "2026-11-01T12:00:02Z"}, now_, kKnown));
   ASSERT_TRUE(answer.decision && answer.measured);
   ASSERT_EQ(answer.decision->policy, "");
   EXPECT_EQ(answer.decision->reason.find("210"), std::string::npos) << answer.decision->reason;
