@@ -239,7 +239,7 @@ TEST(MemoryRest, ItIsGivenBackAtTheEnd) {
 
 // A board with one memory clock, and one whose driver locks none.
 TEST(MemoryRest, BoardsWithoutALockAreParkedAsBefore) {
-  for (const char* name : {"H200", "T4"}) {
+  for (const char* name : {"V100-SXM2", "T4"}) {
     const SimChip chip = plain(chip_named(name));
     IdleGpu idle{.chip = chip};
     idle.govern("assure", kParksMemory);

@@ -17,9 +17,11 @@ int a_function;  // an address that stands for one
 const auto kAll = [](const char*) -> void* { return &a_function; };
 
 // What changes a GPU is a short list, and locked clocks are first on it.
-TEST(NvmlSymbols, ThreeWrite) {
+TEST(NvmlSymbols, FiveWrite) {
   const std::set<std::string> writers{"nvmlDeviceSetGpuLockedClocks",
                                       "nvmlDeviceResetGpuLockedClocks",
+                                      "nvmlDeviceSetMemoryLockedClocks",
+                                      "nvmlDeviceResetMemoryLockedClocks",
                                       "nvmlDeviceSetPowerManagementLimit"};
   std::set<std::string> names;
   for (const NvmlSymbol& symbol : nvml_symbols()) {
