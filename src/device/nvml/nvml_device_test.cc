@@ -600,7 +600,7 @@ TEST_F(NvmlDeviceTest, WritesFailAsTheDriverSays) {
   EXPECT_EQ(device->set_power_limit(400_W).error().code, Errc::not_supported);
 }
 
-// A survey beside the sampler: at rest the driver is called for one of them.
+// A survey and the sampler: at rest the driver is called for one of them.
 TEST_F(NvmlDeviceTest, ASurveyAtRestTakesTheSensorsThatWereJustRead) {
   const auto device = open();
   const auto sensor_readings = [&] { return device->costs()->calls(DriverCall::sensors); };
