@@ -145,6 +145,7 @@ Return SimMachine::Gpu::write(const Request& request) {
       locked_lowest_mhz = locked_highest_mhz = kNone;
       return Return::success;
     case Op::reset_memory_locked_clocks:
+      if (!sim.chip().driver.memory_lock) return Return::not_supported;
       if (writes_ignored) return Return::success;
       sim.unlock_memory();
       memory_lowest_mhz = memory_highest_mhz = kNone;

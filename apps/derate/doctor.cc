@@ -99,11 +99,13 @@ void check_policy(DoctorFindings& out, TelemetrySource& source, const Settings& 
   if (!policy.ok()) return;  // the configuration's own finding
   const auto governed = govern_gpu(source, nullptr, *policy, settings);
   if (governed.ok()) return;
+  const auto assure = choose_policy({.policy = "assure"}, settings);
+  const bool other = assure.ok() && govern_gpu(source, nullptr, *assure, settings).ok();
   add(out, false,
       {"policy", "",
        fmt::format("{} of the configuration cannot govern it: {}", policy->info->name,
                    governed.error().message),
-       "derate config set governor.policy=assure"});
+       other ? "derate config set governor.policy=assure" : "see the other lines of this GPU"});
 }
 
 void check_gpus(DoctorFindings& out, bool cost) {

@@ -125,18 +125,9 @@ void check_persistence(Findings& out, const Capability& capability) {
 
 // Settings of other tools, which Derate reads and never sets.
 void check_modes(Findings& out, const GpuModes& modes) {
-  const std::string others = describe(modes);
-  std::string seen;
-  const auto see = [&](bool offered, const std::string& what) {
-    if (offered) seen += (seen.empty() ? "" : ", ") + what;
-  };
-  see(modes.sm_clock_offset.has_value(), "clock offsets 0 MHz");
-  see(modes.power_mizer.has_value(),
-      fmt::format("PowerMizer {}", modes.power_mizer ? to_string(*modes.power_mizer) : ""));
-  see(modes.power_profiles.has_value(), "no power profile requested");
-  see(modes.display == true, "a display is attached");
-  add(out, others.empty(),
-      {"other settings", seen.empty() ? "none is offered" : seen, others,
+  const std::string changed = describe(modes), all = list_of(modes);
+  add(out, changed.empty(),
+      {"other settings", all.empty() ? "none is offered" : all, changed,
        "nothing to do: Derate sets none of them. A clock means another speed or power with them, "
        "so what is learned is kept apart"});
   if (modes.virtualisation == Virtualisation::guest)

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "core/gpu_id.h"
 #include "govern/fleet/restore_left.h"
-#include "service/records/modes_json.h"
 #include "service/records/state_file.h"
 #include "simulated.h"
 #include "terminal/output.h"
@@ -39,9 +38,7 @@ Json ungoverned_state(TelemetrySource& source) {
   put("memory_utilisation_ratio", sample->memory_utilisation);
   put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
   put("temperature_celsius", sample->temperature);
-  if (sample->modes)
-    if (Json modes = modes_json(*sample->modes); !modes.is_null())
-      json["other_settings"] = std::move(modes);
+  put_modes(json, *sample);
   json["reason"] = driver_reason(*sample);
   return json;
 }
@@ -132,8 +129,7 @@ std::string why_text(const Json& gpu) {
   if (bounds != gpu.end() && bounds->is_array() && !bounds->empty() && bounds->front().is_object())
     out += fmt::format("; {} allows {} at most", text_at(bounds->front(), "by"),
                        cell(bounds->front(), "highest_clock_mhz", 1, " MHz"));
-  if (const auto others = gpu.find("other_settings"); others != gpu.end() && others->is_object())
-    if (const std::string text = text_at(*others, "text"); !text.empty()) out += "; " + text;
+  if (true_at(gpu, "other_settings_changed")) out += "; " + text_at(gpu, "other_settings");
   const auto drifts = gpu.find("drifts");
   if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
   return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());

@@ -75,7 +75,8 @@ TuneGpu tune_gpu(const Capability& capability) {
   // What was learned on a simulated GPU is never taken for real.
   TuneGpu out{capability.id,
               (is_simulated(capability.id) ? "simulated " : "") +
-                  (facts != nullptr ? std::string(facts->chip) : capability.id.name),
+                  (facts != nullptr ? std::string(facts->chip) : capability.id.name) +
+                  modes_key(capability.modes),
               {}};
   if (capability.power_limits) out.highest_limit = capability.power_limits->highest;
   return out;

@@ -45,6 +45,25 @@ std::string modes_key(const GpuModes& modes) {
   return out;
 }
 
+bool differ(const GpuModes& one, const GpuModes& other) {
+  const auto changed = [](const auto& a, const auto& b) { return a && b && *a != *b; };
+  return changed(one.sm_clock_offset, other.sm_clock_offset) ||
+         changed(one.memory_clock_offset, other.memory_clock_offset) ||
+         (one.power_profiles && other.power_profiles &&
+          one.power_profiles->enforced != other.power_profiles->enforced);
+}
+
+std::string list_of(const GpuModes& modes) {
+  std::vector<std::string> out;
+  if (const std::string changed = describe(modes); !changed.empty()) out.push_back(changed);
+  if (modes.sm_clock_offset == 0 && modes.memory_clock_offset.value_or(0) == 0)
+    out.emplace_back("clock offsets 0 MHz");
+  if (modes.power_mizer) out.push_back(fmt::format("PowerMizer {}", to_string(*modes.power_mizer)));
+  if (modes.power_profiles == PowerProfiles{}) out.emplace_back("no power profile requested");
+  if (modes.display == true) out.emplace_back("a display is attached");
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
 std::string describe(const GpuModes& modes) {
   std::vector<std::string> out;
   if (const int offset = modes.sm_clock_offset.value_or(0); offset != 0)

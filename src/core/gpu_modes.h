@@ -46,6 +46,14 @@ const char* to_string(Virtualisation virtualisation);
 // without any. Models of one do not hold for another.
 std::string modes_key(const GpuModes& modes);
 
+// Whether a GPU with one set needs other models than with the other. A setting that is missing in
+// one of them, as after a call that failed, counts as unchanged.
+bool differ(const GpuModes& one, const GpuModes& other);
+
+// Each setting that the driver offers, as it is now: "clock offsets 0 MHz, PowerMizer adaptive";
+// empty where it offers none.
+std::string list_of(const GpuModes& modes);
+
 // A sentence of each setting that is not the maker's, joined by "; "; empty where all are.
 std::string describe(const GpuModes& modes);
 

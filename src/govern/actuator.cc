@@ -77,7 +77,8 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
       watch_.in_doubt(estimate.time))
     return plain(Outcome::nothing);
   // If a GPU answers again, failures from before do not delay its writes.
-  if (!failure_.empty() && !back && estimate.time < retry_at_)
+  const bool slow = in_force_.memory && !target_.memory;  // work waits for its memory
+  if (!failure_.empty() && !back && !slow && estimate.time < retry_at_)
     return plain(Outcome::waiting, failure_);
   return write(estimate.time);
 }
@@ -146,6 +147,7 @@ std::optional<Actuation> Actuator::drifted(const std::string& what, const char* 
     fights_.push_back(now);
     return std::nullopt;  // not known any more, so it is written again
   }
+  if (in_force_.memory && control_->reset_memory_clock().ok()) forget(kMemoryLock);
   yielded_to_ = what + (fight ? ", again and again: left to it" : ": left to it");
   in_force_ = {};
   forget(knob);
@@ -244,22 +246,26 @@ Result<void> Actuator::write_power() {
   return {};
 }
 
-// It cannot be read back: what was written last is in force. A driver that does not lock memory
-// clocks says so at the first try, and keeps the clock it has.
+// It cannot be read back: what was written last is in force. A GPU whose memory could not be locked
+// once is left with the clock that it has.
 Result<void> Actuator::write_memory() {
   if (target_.memory == in_force_.memory && memory_known_) return {};
+  const bool first = !entry().is_written(kMemoryLock);
+  const KnobInfo& knob = *find_knob(gpu_knobs(), kMemoryLock);
   TRY(journal_found(kMemoryLock));
   memory_known_ = false;
   auto done = target_.memory ? control_->lock_memory_clock(*target_.memory, *target_.memory)
-                             : control_->reset_memory_clock();
-  const bool refused =
-      !done.ok() && target_.memory && !in_force_.memory &&
-      (done.error().code == Errc::not_supported || done.error().code == Errc::no_permission);
-  if (refused) {
-    memory_refused_ = memory_known_ = true;
+                             : reset_offered_knob(*control_, knob);
+  if (!done.ok() && target_.memory) {
+    memory_refused_ = true;
     target_.memory.reset();
-    forget(kMemoryLock);
-    return {};
+    const Errc why = done.error().code;
+    if (first && (why == Errc::not_supported || why == Errc::no_permission)) {
+      memory_known_ = true;
+      forget(kMemoryLock);
+      return {};
+    }
+    done = reset_offered_knob(*control_, knob);
   }
   TRY(std::move(done));
   in_force_.memory = target_.memory;
@@ -271,8 +277,9 @@ Result<void> Actuator::write_memory() {
 Actuation Actuator::write(Instant now) {
   const Setting before = in_force_;
   auto done = write_memory();
-  if (done.ok()) done = write_clock(now);
-  if (done.ok()) done = write_power();
+  auto others = write_clock(now);  // whatever became of the memory
+  if (others.ok()) others = write_power();
+  if (done.ok()) done = std::move(others);
   if (!done.ok()) return failed(std::move(done).error().message, now);
   failure_.clear();
   if (!futile_) retry_after_ = {};

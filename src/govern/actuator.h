@@ -66,6 +66,8 @@ class Actuator {
   // The clock locked now, or that would be in a dry run, as far as writes succeeded.
   std::optional<Megahertz> locked() const { return in_force_.clock; }
   std::optional<Megahertz> memory_lock() const { return in_force_.memory; }
+  // Its memory could not be locked: no later decision parks it.
+  bool refuses_memory() const { return memory_refused_; }
 
   // Restores all that this actuator has written and continues after a control that fails. Failed
   // parts stay in the journal, and the next call tries them again. Errors: those of the device,

@@ -502,6 +502,37 @@ TEST(Actuator, ADriverThatLocksNoMemoryIsAskedOnceAndTheClockIsSet) {
   EXPECT_EQ(control.calls.back(), "reset");
 }
 
+// The GPU works: its clock comes back whatever becomes of the memory, and the memory without delay.
+TEST(Actuator, AFailureOfOneKnobDoesNotHoldTheOther) {
+  TestControl control;
+  Actuator actuator(&control, {.parked_memory = 405_MHz});
+  apply(actuator, parked(1000));
+  control.calls.clear();
+  control.refuse = true;
+  control.refused_with = Errc::query_failed;
+  EXPECT_EQ(apply(actuator, set(1500)).outcome, Outcome::failed);
+  EXPECT_EQ(control.calls, (Calls{"memory reset", "1500..1500"}));
+  control.refuse = false;
+  Estimate now;
+  now.time = Instant::min() + std::chrono::hours(1);  // long before the next try of what failed
+  const Actuation done = actuator.apply(kHold, now);
+  EXPECT_EQ(done.outcome, Outcome::written);
+  EXPECT_FALSE(done.memory_lock);
+  EXPECT_EQ(done.locked, 1500_MHz);
+}
+
+// With any other failure than a refusal it may be locked: it is reset, and never tried again.
+TEST(Actuator, AMemoryLockThatFailsIsReset) {
+  TestControl control;
+  Actuator actuator(&control, {.parked_memory = 405_MHz});
+  apply(actuator, set(1500));
+  control.refuse_memory = true;
+  control.refused_memory_with = Errc::query_failed;
+  EXPECT_EQ(apply(actuator, parked(1000)).outcome, Outcome::written);
+  EXPECT_TRUE(actuator.refuses_memory());
+  EXPECT_EQ(control.calls, (Calls{"1500..1500", "memory 405..405", "memory reset", "1000..1000"}));
+}
+
 TEST_F(KeptActuator, AMemoryLockIsInTheJournalBeforeItIsWrittenAndIsReset) {
   Watched w({.parked_memory = 405_MHz, .journal_handle = journal_handle(folder_)});
   w.control.on_next_call = [&] {

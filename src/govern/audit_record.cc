@@ -41,7 +41,8 @@ std::optional<AuditEntry> audit_of(const Record& record, const std::optional<Rec
       time, {}, domain, words_of(kClockLock), text_of(done.before), text_of(done.locked), {}, {}};
   entry.why = describe(record.clamped.decision.reason);
   entry.error = done.error;
-  if (done.outcome == Outcome::released) entry.what = "release";
+  if (done.outcome == Outcome::released)
+    entry.what = record.clamped.decision.kind == Decision::Kind::unlock ? "unlock" : "release";
   if (done.power_limit) {
     entry.what = words_of(kPowerLimit);
     entry.after = fmt::format("{:.0f} W", done.power_limit->value());

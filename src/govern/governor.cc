@@ -1,5 +1,7 @@
 #include "govern/governor.h"
 
+#include "govern/envelope_rule.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +29,10 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
     sampling.idle_driver_share = sampling.driver_share;  // work that begins is read at once
   Sampler sampler(*gpu.source, clock_, sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
-  if (!capability.sm_clocks.empty() && gpu.envelope.highest() == capability.sm_clocks.back())
+  // A clock that the administrator has narrowed to is kept at rest, too.
+  const auto usual = make_envelope(capability);
+  if (usual.ok() && gpu.envelope.highest() == usual->highest() &&
+      gpu.envelope.lowest() <= usual->lowest())
     safety.allow_own_rest();
   ActuatorOptions writes{.supported = capability.sm_clocks,
                          .on_drift = on_drift,
@@ -134,6 +139,7 @@ void Governor::act(GpuControlState& state, Record& record, const GroupGpu& gpu) 
   if (gpu.pace) record.pace = static_cast<int>(*gpu.pace);
   record.clamped = state.safety.clamp(record.decision, record.estimate, state.actuator.locked());
   record.actuation = state.actuator.apply(record.clamped.decision, record.estimate);
+  if (state.actuator.refuses_memory()) state.safety.forbid_memory_rest();
 }
 
 std::span<const Record> Governor::tick(ReadDepth depth) {

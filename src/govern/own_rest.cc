@@ -4,10 +4,10 @@
 
 namespace derate {
 
-// Another number of contexts: what a trial has shown is out of date.
+// The first context, and the last one's end: what a trial has shown is out of date.
 void OwnRest::heed(const std::optional<int>& tenants) {
   if (!tenants) return;
-  if (tenants_ && *tenants_ != *tenants) {
+  if (tenants_ && (*tenants_ == 0) != (*tenants == 0)) {
     next_trial_ = Instant::min();
     again_after_ = kAgainFirst;
   }

@@ -203,7 +203,26 @@ TEST(MemoryRest, TheFirstKernelGetsItsMemoryBack) {
   EXPECT_LT(idle.gpu.tenant(job)->finished.value() - begun, 32s);  // half of it for each context
 }
 
-TEST(MemoryRest, ItIsNeverParkedWithoutBeingAskedForNorWithADisplay) {
+// As docs/operations.md has it: of sensors that renew each second, power each half.
+TEST(MemoryRest, TheFirstKernelWaitsLessThanASecondForSlowSensors) {
+  for (int n = 0; n < 10; ++n) {
+    SimChip chip = chip_named("RTX3090");
+    chip.sensors.utilisation.refresh = chip.sensors.utilisation.window = 1s;
+    chip.sensors.usage.refresh = chip.sensors.instant->refresh = 500ms;
+    IdleGpu idle{.chip = chip};
+    idle.govern("assure", kParksMemory);
+    idle.gpu.add(no_kernels(chip), Duration::zero());
+    idle.run(3min + n * 70ms);
+    ASSERT_EQ(idle.gpu.memory_clock(), Megahertz(405));
+    OperatingPoint busy = point_of(1, 250);
+    busy.gpu_utilisation = busy.memory_utilisation = Fraction(1);
+    idle.gpu.add(work_of(chip, phase_of(chip, busy)), 10s);
+    idle.run(800ms);
+    EXPECT_EQ(idle.gpu.memory_clock(), chip.memory_clock) << n;
+  }
+}
+
+TEST(MemoryRest, ItIsNeverParkedWithoutBeingRequestedNorWithADisplay) {
   for (const bool display : {false, true}) {
     SimChip chip = plain(chip_named("RTX3090"));
     chip.driver.display = display;

@@ -16,7 +16,7 @@ bool is_near(const KnobValue& a, const KnobValue& b, double tolerance) {
 
 Result<void> restore_knob(KnobControl& control, const KnobInfo& knob, const JournalKnob& state) {
   if (!state.found && knob.restore == KnobInfo::Restore::configured)
-    return control.reset_knob(knob);
+    return reset_offered_knob(control, knob);
   if (!state.found) return {};  // it could not be read, so there is nothing to restore
   auto written = control.write_knob(knob, *state.found);
   // An earlier version accepted from the configuration a clock that this GPU does not have. The
@@ -29,6 +29,14 @@ Result<void> restore_knob(KnobControl& control, const KnobInfo& knob, const Jour
 }
 
 }  // namespace
+
+Result<void> reset_offered_knob(KnobControl& control, const KnobInfo& knob) {
+  auto done = control.reset_knob(knob);
+  if (!done.ok() && done.error().code == Errc::not_supported &&
+      knob.name == std::string(kMemoryLock))
+    return {};
+  return done;
+}
 
 Result<void> check_setting(KnobControl& control, const KnobInfo& knob, const KnobValue& wanted) {
   if (!knob.readable) return {};

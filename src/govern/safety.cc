@@ -61,6 +61,7 @@ Clamped Safety::at_rest(const Estimate& estimate) {
   const bool bounded = now_.highest() != full_.highest() || now_.lowest() != full_.lowest();
   // A trial would give the memory its highest clock; without a context no trial is needed.
   const bool tries = !(memory_rest_ && memory_rest_->parked()) || estimate.tenants == 0;
+  if (own_rest_ && bounded) own_rest_->wake();
   const bool left = own_rest_ && !bounded && tries && own_rest_->leave(estimate, now_.lowest());
   const bool parks_memory = memory_rest_ && memory_rest_->park(estimate, left);
   if (left) return {Decision::unlock({"idle: left to its own clock", {}}), Clamped::Rule::idle};

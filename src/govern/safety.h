@@ -32,6 +32,8 @@ class Safety {
 
   // The GPU's own control stays within the envelope: at rest the clock may be left to it.
   void allow_own_rest() { own_rest_.emplace(); }
+  // The driver does not lock its memory clock.
+  void forbid_memory_rest() { memory_rest_.reset(); }
   // Its memory clock may be locked to that, its lowest, at rest.
   void allow_memory_rest(Megahertz lowest) {
     memory_rest_.emplace(lowest, rules_.park_memory_after);

@@ -26,7 +26,7 @@ class TestControl final : public ClockControl {
   Result<void> lock_memory_clock(Megahertz lowest, Megahertz highest) override {
     calls.push_back("memory " + std::to_string(static_cast<int>(lowest.value())) + ".." +
                     std::to_string(static_cast<int>(highest.value())));
-    return refuse_memory ? Error{Errc::not_supported, "refused"} : answer();
+    return refuse_memory ? Error{refused_memory_with, "refused"} : answer();
   }
   Result<void> reset_memory_clock() override {
     calls.push_back("memory reset");
@@ -42,7 +42,7 @@ class TestControl final : public ClockControl {
   std::vector<std::string> calls;
   GpuSettings now{Watts(300), {}, {}};
   bool refuse = false, refuse_memory = false;
-  Errc refused_with = Errc::no_permission;
+  Errc refused_with = Errc::no_permission, refused_memory_with = Errc::not_supported;
   std::function<void()> on_next_call;  // called once
 
  private:

@@ -302,6 +302,9 @@ bool NvmlDevice::share_sensors(Sample& sample) const {
   const Instant now = sample.time;
   sample = *sensors_;
   sample.time = now;
+  for (std::size_t i = 0; i < kFields; ++i)
+    if (const auto field = static_cast<Field>(i); has(sample, field) && sensors_->time < now)
+      sample.read_apart.push_back({field, sensors_->time, "nvml"});
   return true;
 }
 

@@ -251,6 +251,15 @@ SimChip with_reference_sensors(SimChip chip) {
   return chip;
 }
 
+GpuModes sim_modes(const SimChip& chip) {
+  const DriverSpec& driver = chip.driver;
+  GpuModes out{.display = driver.display, .virtualisation = Virtualisation::none};
+  if (driver.clock_offsets) out.sm_clock_offset = out.memory_clock_offset = 0;
+  if (driver.power_mizer) out.power_mizer = PowerMizer::adaptive;
+  if (driver.power_profiles) out.power_profiles.emplace();
+  return out;
+}
+
 Capability sim_capability(const SimChip& chip, int index) {
   Capability out;
   out.id = {index, fmt::format("{}{:012x}", kSimulatedUuid, index),
@@ -269,7 +278,7 @@ Capability sim_capability(const SimChip& chip, int index) {
   out.averaged_power = chip.sensors.average.has_value();
   out.activity_counters = chip.sensors.activity_window.has_value();
   out.memory_lock = chip.driver.memory_lock && !chip.lower_memory_clocks.empty();
-  out.modes.display = chip.driver.display;
+  out.modes = sim_modes(chip);
   out.process_list = true;
   return out;
 }

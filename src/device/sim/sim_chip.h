@@ -183,6 +183,9 @@ Result<SimChip> parse_sim_chip(std::string_view toml, std::string_view file);
 // own.
 SimChip with_reference_sensors(SimChip chip);
 
+// The settings of other tools, as the maker ships them.
+GpuModes sim_modes(const SimChip& chip);
+
 // What the driver would tell of it, as GPU `index`.
 Capability sim_capability(const SimChip& chip, int index);
 

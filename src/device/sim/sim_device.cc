@@ -3,13 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace derate {
+
+namespace {
+
+// One object for equal ones: samples of like GPUs compare equal.
+std::shared_ptr<const GpuModes> shared(const GpuModes& modes) {
+  static std::mutex mutex;
+  static std::vector<std::shared_ptr<const GpuModes>> all;
+  const std::scoped_lock lock(mutex);
+  for (const auto& each : all)
+    if (*each == modes) return each;
+  return all.emplace_back(std::make_shared<const GpuModes>(modes));
+}
+
+}  // namespace
 
 SimDevice::SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed)
     : gpu_(gpu),
       clock_(clock),
       capability_(sim_capability(gpu.chip(), index)),
+      modes_(shared(capability_.modes)),
       random_(seed),
       counter_random_(seed ^ 0x7e4a47ULL) {}
 
@@ -36,6 +52,7 @@ Sample SimDevice::make_sample(const ReadPlan& plan) {
   if (plan.energy && capability_.energy_counter) sample.energy = shown.energy;
   sample.temperature = gpu_.shown_temperature();
   sample.throttle_reasons = gpu_.throttle_reasons();
+  sample.modes = modes_;
   // A second read within one window of the counter has nothing new to say.
   if (plan.activity && shown.activity_window != last_activity_window_) {
     last_activity_window_ = shown.activity_window;
@@ -121,6 +138,8 @@ Result<void> SimDevice::lock_memory_clock(Megahertz lowest, Megahertz highest) {
 
 Result<void> SimDevice::reset_memory_clock() {
   TRY(may_write());
+  if (!capability_.memory_lock)
+    return Error{Errc::not_supported, capability_.id.name + ": its memory clock cannot be locked"};
   if (!faults.writes_ignored) gpu_.unlock_memory();
   return {};
 }

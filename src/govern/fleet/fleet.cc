@@ -222,11 +222,10 @@ std::size_t Fleet::tick(ReadDepth depth) {
 
 // With other settings of other tools, a GPU's models are those of another one.
 void Fleet::note_modes(ManagedGpu& gpu, const Record& record) {
-  if (!record.sample || record.sample->modes == nullptr) return;
+  if (!record.sample || record.sample->modes == nullptr || record.time < gpu.modes_held) return;
   const auto& before = gpu.last ? gpu.last->sample : std::nullopt;
   if (before && before->modes == record.sample->modes) return;
-  gpu.modes_changed =
-      modes_key(*record.sample->modes) != modes_key(gpu.open.source->capability().modes);
+  gpu.modes_changed = differ(*record.sample->modes, gpu.open.source->capability().modes);
 }
 
 void Fleet::take(const Record& record) {
@@ -321,7 +320,7 @@ void Fleet::maintain(std::size_t at) {
   }
   const bool lost = gpu.expired_since && now - *gpu.expired_since >= kExpiredBeforeReopen;
   if (!gpu.reopening && (lost || gpu.modes_changed) && now >= gpu.reopen_at.value_or(now)) {
-    if (gpu.modes_changed)
+    if (gpu.modes_changed && !gpu.reopen_at)
       options_.log.info(
           fmt::format("GPU {}: another tool changed its settings: opened anew", gpu.id().index),
           {{"gpu", gpu.uuid()}});
@@ -354,6 +353,7 @@ void Fleet::reopen(std::size_t at) {
   gpu.expired_since.reset();
   gpu.reopen_at.reset();
   gpu.modes_changed = false;
+  gpu.modes_held = clock_.now() + kModesHeld;
 }
 
 // --- the GPUs ------------------------------------------------------------------------------------

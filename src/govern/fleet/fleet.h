@@ -52,6 +52,8 @@ class Fleet : public TunedGpus {
  public:
   static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
   static constexpr Duration kReopenEvery = std::chrono::seconds(10);
+  // A tool that changes settings again and again reopens a GPU no more often.
+  static constexpr Duration kModesHeld = std::chrono::minutes(1);
   static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
   static constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
   static constexpr Duration kRestoreAgain = std::chrono::milliseconds(100);

@@ -50,8 +50,13 @@ bool free_without_lease(const Error& why, const std::string& name) {
 // Resets the knobs that could not be read when they were found; a user may have set the others.
 Result<void> reset_domain(const DomainId& domain, const RestoreRequest& request) {
   const auto device = TRY(request.open(domain));
-  for (const KnobInfo& knob : device->knobs())
-    if (knob.restore == KnobInfo::Restore::configured) TRY(device->reset_knob(knob));
+  std::optional<Error> failure;
+  for (const KnobInfo& knob : device->knobs()) {
+    if (knob.restore != KnobInfo::Restore::configured) continue;
+    auto done = reset_offered_knob(*device, knob);
+    if (!done.ok() && !failure) failure = std::move(done).error();
+  }
+  if (failure) return *std::move(failure);
   return {};
 }
 

@@ -299,6 +299,9 @@ std::string own_reason(const MeasuredView& measured) {
   if (measured.sm_clock_mhz) sample.sm_clock = Megahertz(*measured.sm_clock_mhz);
   if (measured.throttle_bits)
     sample.throttle_reasons = static_cast<std::uint64_t>(*measured.throttle_bits);
+  // Of a second in which it began to work the bits of both.
+  if (measured.gpu_utilisation_ratio.value_or(0) > 0 && sample.throttle_reasons)
+    *sample.throttle_reasons &= ~throttle::kGpuIdle;
   return driver_reason(sample);
 }
 

@@ -1,7 +1,5 @@
 #include "service/records/snapshot.h"
 
-#include "service/records/modes_json.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,6 +63,14 @@ const Reason& last_word(const Record& record) {
 
 std::string bound_text(const EnvelopeBound& bound) {
   return bound.who.empty() ? bound.source : bound.source + " of " + bound.who;
+}
+
+void put_modes(Json& json, const Sample& sample) {
+  if (sample.modes == nullptr) return;
+  const std::string settings = list_of(*sample.modes);
+  if (settings.empty()) return;
+  json["other_settings"] = settings;
+  json["other_settings_changed"] = !describe(*sample.modes).empty();
 }
 
 std::string driver_reason(const Sample& sample) {
@@ -164,9 +170,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
     if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
   put(json, "highest_sm_clock_mhz", gpu.highest_clock);
   put(json, "factory_power_limit_watts", gpu.factory_power_limit);
-  if (record.sample && record.sample->modes)
-    if (Json modes = modes_json(*record.sample->modes); !modes.is_null())
-      json["other_settings"] = std::move(modes);
+  if (record.sample) put_modes(json, *record.sample);
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;

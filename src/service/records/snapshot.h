@@ -98,6 +98,8 @@ std::string bound_text(const EnvelopeBound& bound);
 
 // Why an ungoverned GPU runs at its clock, from what the driver says.
 std::string driver_reason(const Sample& sample);
+// The settings of other tools, where the driver offers any.
+void put_modes(nlohmann::ordered_json& json, const Sample& sample);
 
 // As the state file and `derate status --json` have them (docs/operations.md).
 nlohmann::ordered_json gpu_json(const GpuSnapshot& gpu);
