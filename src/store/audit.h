@@ -14,10 +14,10 @@ namespace derate {
 
 struct AuditEntry {
   WallTime time{};
-  std::string who;   // "derated, pid 17"
-  DomainId domain;   // empty: it is about none, as a token
-  std::string what;  // the knob that was written ("lock", "power limit"); "unlock", "release",
-                     // "restore", "yield"
+  std::string who;     // "derated, pid 17"
+  DomainId domain;     // empty: it is about none, as a token
+  std::string what;    // the knob that was written ("lock", "power limit"); "unlock", "release",
+                       // "restore", "yield"
   std::string before;  // "1530 MHz"; empty where it is not known
   std::string after;   // empty when it failed
   std::string why;     // the decision's reason, or the request's
