@@ -18,11 +18,10 @@ const auto kAll = [](const char*) -> void* { return &a_function; };
 
 // What changes a GPU is a short list, and locked clocks are first on it.
 TEST(NvmlSymbols, FiveWrite) {
-  const std::set<std::string> writers{"nvmlDeviceSetGpuLockedClocks",
-                                      "nvmlDeviceResetGpuLockedClocks",
-                                      "nvmlDeviceSetMemoryLockedClocks",
-                                      "nvmlDeviceResetMemoryLockedClocks",
-                                      "nvmlDeviceSetPowerManagementLimit"};
+  const std::set<std::string> writers{
+      "nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks",
+      "nvmlDeviceSetMemoryLockedClocks", "nvmlDeviceResetMemoryLockedClocks",
+      "nvmlDeviceSetPowerManagementLimit"};
   std::set<std::string> names;
   for (const NvmlSymbol& symbol : nvml_symbols()) {
     EXPECT_TRUE(names.insert(symbol.name).second) << symbol.name;
