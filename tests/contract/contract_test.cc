@@ -11,6 +11,7 @@
 #include "device/replay/trace_writer.h"
 #include "device/sim/sim_device.h"
 #include "device/sim/sim_mig.h"
+#include "device/sim/test_sim.h"
 #include "fakenvml/library_path.h"
 #include "fakenvml/test_served.h"
 
@@ -446,7 +447,7 @@ bool served_work_leaves_the_clock(const SimChip& chip) {
 template <class S>
 std::vector<ContractCase> on_every_chip(bool (*fits)(const SimChip&) = nullptr) {
   std::vector<ContractCase> cases;
-  for (const SimChip& chip : sim_chips()) {
+  for (const SimChip& chip : modelled_chips()) {
     if (fits != nullptr && !fits(chip)) continue;
     std::string name = chip.name;
     std::replace(name.begin(), name.end(), '-', '_');
@@ -458,7 +459,7 @@ std::vector<ContractCase> on_every_chip(bool (*fits)(const SimChip&) = nullptr) 
 template <class S>
 std::vector<ContractCase> with_mig() {
   std::vector<ContractCase> cases;
-  for (const SimChip& chip : sim_chips())
+  for (const SimChip& chip : modelled_chips())
     if (!mig_profiles(chip).empty())
       cases.push_back({std::string("mig") + std::to_string(cases.size()),
                        [&chip] { return std::make_unique<S>(chip, true); }});

@@ -817,13 +817,17 @@ TEST_P(LateWorker, RulesAndTheEnvironmentPromise) {
   EXPECT_TRUE(house.has_logged("process 19: DERATE_DELTA '5%'"));
   // New rules do not begin anything anew.
   house.trouble(0).processes->resize(1);
-  const std::size_t writes = read_file(house.audit_file())->size();
+  const auto audit = [&] {  // without a write there is none
+    const auto text = read_file(house.audit_file());
+    return text.ok() ? *text : std::string();
+  };
+  const std::size_t writes = audit().size();
   settings.max_delta = 0.2;
   house.worker->reload(settings);
   house.run(300ms);
   house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.8);
-  EXPECT_EQ(read_file(house.audit_file())->find("another policy comes", writes), std::string::npos);
+  EXPECT_EQ(audit().find("another policy comes", writes), std::string::npos);
 }
 
 // What a policy promises by itself is not changed where it does not listen.

@@ -262,7 +262,7 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open_uuid(
 }
 
 // Those that cost microseconds.
-void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) {
+void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
   const NvmlFunctions& nvml = library_->functions();
   nvml::Utilization utilisation{};
   if (calls.ok("nvmlDeviceGetUtilizationRates", nvml.utilization, device_, &utilisation)) {
@@ -286,26 +286,6 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) {
   if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
       wide != nvml::kNotAvailable64)
     sample.throttle_reasons = wide;
-}
-
-void NvmlDevice::keep_sensors(const Sample& sample) {
-  sensors_ = sample;
-  sensors_->activity = {};
-  sensors_->read_apart.clear();
-}
-
-// A survey of a GPU at rest takes the sensors that read() has had within the last second: each
-// costs 40 us on an H200 that rests, and they stay as they are.
-bool NvmlDevice::share_sensors(Sample& sample) const {
-  constexpr std::chrono::seconds kShared(1);
-  if (works_ || !sensors_ || sample.time - sensors_->time > kShared) return false;
-  const Instant now = sample.time;
-  sample = *sensors_;
-  sample.time = now;
-  for (std::size_t i = 0; i < kFields; ++i)
-    if (const auto field = static_cast<Field>(i); has(sample, field) && sensors_->time < now)
-      sample.read_apart.push_back({field, sensors_->time, "nvml"});
-  return true;
 }
 
 // Tools change them seldom.
@@ -332,11 +312,10 @@ void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
 
 Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   // As often as the expensive fields.
-  return read_at(clock_.now(), plan, plan.energy ? MigLook::yes : MigLook::no, Sensors::read);
+  return read_at(clock_.now(), plan, plan.energy ? MigLook::yes : MigLook::no);
 }
 
-Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook look,
-                                   Sensors sensors) {
+Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook look) {
   NvmlCalls calls(*library_);
   Sample sample;
   sample.source = SampleSource::nvml;
@@ -352,13 +331,10 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook lo
       calls.fail(activity.error());
     }
   }
-  if (sensors == Sensors::read || !share_sensors(sample)) {
-    const Duration before = thread_cpu_time();
-    read_sensors(calls, sample);
-    works_ = sample.gpu_utilisation != Fraction(0);
-    costs_->add(DriverCall::sensors, thread_cpu_time() - before);
-    if (sensors == Sensors::read) keep_sensors(sample);
-  }
+  const Duration before = thread_cpu_time();
+  read_sensors(calls, sample);
+  works_ = sample.gpu_utilisation != Fraction(0);
+  costs_->add(DriverCall::sensors, thread_cpu_time() - before);
   if (plan.processes)
     sample.tenants = timed(*costs_, DriverCall::processes,
                            [&] { return count_computing(calls, library_->functions(), device_); });
@@ -406,7 +382,7 @@ Result<Tenancy> NvmlDevice::tenancy() {
   // Its errors go first: it knows that the MIG mode was changed.
   Sample board =
       TRY(read_at(now, {.energy = is_counter_due(now), .activity = false, .processes = true},
-                  is_mig_due(now) ? MigLook::yes : MigLook::no, Sensors::shared));
+                  is_mig_due(now) ? MigLook::yes : MigLook::no));
   Tenancy out = TRY(std::move(tenants));
   // Without power nothing says what was used since the last reading.
   const bool powered = board.power_instant || board.power_usage || board.power_average;

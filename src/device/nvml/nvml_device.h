@@ -45,12 +45,9 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   Result<GpuSettings> settings() override;
 
  private:
-  enum class MigLook : std::uint8_t { no, yes };       // whether the MIG mode is read, too
-  enum class Sensors : std::uint8_t { read, shared };  // shared: of late will do, at rest
-  Result<Sample> read_at(Instant now, const ReadPlan& plan, MigLook look, Sensors sensors);
-  void read_sensors(NvmlCalls& calls, Sample& sample);
-  void keep_sensors(const Sample& sample);
-  bool share_sensors(Sample& sample) const;
+  enum class MigLook : std::uint8_t { no, yes };  // whether the MIG mode is read, too
+  Result<Sample> read_at(Instant now, const ReadPlan& plan, MigLook look);
+  void read_sensors(NvmlCalls& calls, Sample& sample) const;
   void read_energy(NvmlCalls& calls, Sample& sample);
   void read_modes_at_times(Sample& sample);
   bool is_counter_due(Instant now) const;
@@ -84,7 +81,6 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   };
   std::optional<Counter> counter_;  // as tenancy() read it last
   bool works_ = true;               // as the last reading says
-  std::optional<Sample> sensors_;   // as read() had them last, and nothing dear
   UtilisationsSeen processes_seen_;
   Utilisations used_;  // as processes() read it last
   UsagePace processes_pace_{std::chrono::seconds(5)};

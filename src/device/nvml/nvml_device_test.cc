@@ -600,30 +600,6 @@ TEST_F(NvmlDeviceTest, WritesFailAsTheDriverSays) {
   EXPECT_EQ(device->set_power_limit(400_W).error().code, Errc::not_supported);
 }
 
-// A survey and the sampler: at rest the driver is called for one of them.
-TEST_F(NvmlDeviceTest, ASurveyAtRestTakesTheSensorsThatWereJustRead) {
-  const auto device = open();
-  const auto sensor_readings = [&] { return device->costs()->calls(DriverCall::sensors); };
-  const ReadPlan cheap{.energy = false, .activity = false, .processes = false};
-  gpu.utilization = {0, 0};
-  ASSERT_TRUE(device->read(cheap).ok());
-  clock.advance(std::chrono::milliseconds(900));
-  const auto before = sensor_readings();
-  const auto survey = device->tenancy();
-  ASSERT_TRUE(survey.ok());
-  EXPECT_EQ(sensor_readings(), before);
-  EXPECT_EQ(survey->board.time, clock.now());
-  EXPECT_EQ(survey->board.power_usage, Watts(512.34));
-  EXPECT_TRUE(survey->board.tenants);
-  clock.advance(std::chrono::milliseconds(200));
-  ASSERT_TRUE(device->tenancy().ok());
-  EXPECT_EQ(sensor_readings(), before + 1) << "older than a second";
-  gpu.utilization = {50, 10};
-  ASSERT_TRUE(device->read(cheap).ok());
-  ASSERT_TRUE(device->tenancy().ok());
-  EXPECT_EQ(sensor_readings(), before + 3) << "at work each reads its own";
-}
-
 TEST_F(NvmlDeviceTest, AChangedMigModeIsNoticedWithTheDearFields) {
   const auto device = open();
   EXPECT_TRUE(device->read({}).ok());

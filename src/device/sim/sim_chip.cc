@@ -10,6 +10,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/chip_file.h"
+#include "core/chip_facts.h"
 
 namespace derate {
 
@@ -273,7 +274,7 @@ Capability sim_capability(const SimChip& chip, int index) {
   if (!chip.power_limit_fixed) out.power_limits = chip.power_limits;
   out.slowdown_temperature = chip.thermal.slowdown;
   if (chip.flat_voltage_end_known) out.flat_voltage_end = chip.flat_voltage_end;
-  out.energy_counter = chip.sensors.energy_counter;
+  out.energy_counter = chip.sensors.energy_counter && !counts_its_module(chip.product);
   out.instant_power = chip.sensors.instant.has_value();
   out.averaged_power = chip.sensors.average.has_value();
   out.activity_counters = chip.sensors.activity_window.has_value();
