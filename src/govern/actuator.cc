@@ -57,14 +57,16 @@ void Actuator::aim(const Decision& decision) {
 }
 
 Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
+  const bool fresh = estimate.freshness == Freshness::fresh;
   aim(decision);
+  // A rule that holds does not keep the memory of work parked.
+  if (fresh && !estimate.idle) target_.memory.reset();
   if (control_ == nullptr) {
     if (target_ == in_force_) return plain(Outcome::nothing);
     in_force_ = target_;
     return plain(Outcome::shadow);
   }
   if (!yielded_to_.empty()) return plain(Outcome::yielded, yielded_to_);
-  const bool fresh = estimate.freshness == Freshness::fresh;
   const bool back = fresh && blind_;
   blind_ = !fresh;
   if (back && estimate.time - fresh_at_ >= kOutOfReach) doubt_all();
@@ -246,8 +248,8 @@ Result<void> Actuator::write_power() {
   return {};
 }
 
-// It cannot be read back: what was written last is in force. A GPU whose memory could not be locked
-// once is left with the clock that it has.
+// NVML has no getter for the lock: the last write counts. If a lock fails, it is reset and not
+// tried again.
 Result<void> Actuator::write_memory() {
   if (target_.memory == in_force_.memory && memory_known_) return {};
   const bool first = !entry().is_written(kMemoryLock);

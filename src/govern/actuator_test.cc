@@ -502,6 +502,18 @@ TEST(Actuator, ADriverThatLocksNoMemoryIsAskedOnceAndTheClockIsSet) {
   EXPECT_EQ(control.calls.back(), "reset");
 }
 
+TEST(Actuator, WorkHasItsMemoryBackThoughTheRulesHold) {
+  TestControl control;
+  Actuator actuator(&control, {.parked_memory = 405_MHz});
+  apply(actuator, parked(1000));
+  Estimate works;
+  works.freshness = Freshness::fresh;
+  works.time = Instant::min() + std::chrono::hours(1);
+  EXPECT_FALSE(actuator.apply(kHold, works).memory_lock);
+  EXPECT_EQ(control.calls.back(), "memory reset");
+  EXPECT_EQ(actuator.locked(), 1000_MHz);
+}
+
 // The GPU works: its clock comes back whatever becomes of the memory, and the memory without delay.
 TEST(Actuator, AFailureOfOneKnobDoesNotHoldTheOther) {
   TestControl control;
@@ -539,7 +551,8 @@ TEST_F(KeptActuator, AMemoryLockIsInTheJournalBeforeItIsWrittenAndIsReset) {
     ASSERT_EQ(left().size(), 1u);
     EXPECT_TRUE(left().front().is_written(kMemoryLock));
   };
-  w.tick(parked(1000), 1530);
+  w.estimate.idle = true;
+  w.tick(parked(1000), 1530, 0);
   w.actuator.reset();
   EXPECT_EQ(w.control.calls, (Calls{"memory 405..405", "1000..1000", "memory reset", "reset"}));
   EXPECT_TRUE(left().empty());
