@@ -13,16 +13,6 @@ constexpr int kOffsetMost = 1000;  // MHz
 constexpr uint kPowerMizerSupported =
     1U << nvml::kPowerMizerAdaptive | 1U << nvml::kPowerMizerMaximum | 1U << nvml::kPowerMizerAuto;
 
-Return write(const Call& call, Op op, uint a, uint b = 0) {
-  Request request;
-  request.op = op;
-  request.gpu = call.gpu;
-  request.a = a;
-  request.b = b;
-  const auto reply = call.client->ask(request);
-  return reply ? static_cast<Return>(reply->code) : Return::gpu_is_lost;
-}
-
 template <class T>
 Return checked(const T* info, bool offered) {
   if (info == nullptr) return Return::invalid_argument;
@@ -58,7 +48,7 @@ Return update(const char* function, Device device, uint operation, const nvml::M
   return on_gpu(function, device, [&](const Call& call) {
     if (mask == nullptr || !is_known(*mask)) return Return::invalid_argument;
     if (call.identity().driver.power_profiles == 0) return Return::not_supported;
-    return write(call, Op::update_power_profiles, operation, mask->bits[0]);
+    return ask_server(call, Op::update_power_profiles, operation, mask->bits[0]);
   });
 }
 
@@ -85,8 +75,8 @@ Return nvmlDeviceSetClockOffsets(Device device, nvml::ClockOffset* info) {
       return code;
     if (info->offset_mhz < -kOffsetMost || info->offset_mhz > kOffsetMost)
       return Return::invalid_argument;
-    return write(call, Op::set_clock_offset, static_cast<uint>(info->clock),
-                 static_cast<uint>(info->offset_mhz));
+    return ask_server(call, Op::set_clock_offset, static_cast<uint>(info->clock),
+                      static_cast<uint>(info->offset_mhz));
   });
 }
 
@@ -104,7 +94,7 @@ Return nvmlDeviceSetPowerMizerMode_v1(Device device, nvml::PowerMizerModes* mode
     if (modes == nullptr) return Return::invalid_argument;
     if (call.identity().driver.power_mizer == 0) return Return::not_supported;
     if (modes->requested > nvml::kPowerMizerAuto) return Return::invalid_argument;
-    return write(call, Op::set_power_mizer, modes->requested);
+    return ask_server(call, Op::set_power_mizer, modes->requested);
   });
 }
 

@@ -10,15 +10,7 @@ namespace {
 using nvml::ClockType, nvml::Return;
 
 Return write(const char* function, Device device, Op op, uint a = 0, uint b = 0) {
-  return on_gpu(function, device, [&](const Call& call) {
-    Request request;
-    request.op = op;
-    request.gpu = call.gpu;
-    request.a = a;
-    request.b = b;
-    const auto reply = call.client->ask(request);
-    return reply ? static_cast<Return>(reply->code) : Return::gpu_is_lost;
-  });
+  return on_gpu(function, device, [&](const Call& call) { return ask_server(call, op, a, b); });
 }
 
 bool is_memory(ClockType type) { return type == ClockType::memory; }

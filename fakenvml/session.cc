@@ -86,6 +86,16 @@ Return fault_of(SimClient& client, const char* function, unsigned int gpu,
 
 }  // namespace
 
+Return ask_server(const Call& call, Op op, unsigned int a, unsigned int b) {
+  Request request;
+  request.op = op;
+  request.gpu = call.gpu;
+  request.a = a;
+  request.b = b;
+  const auto reply = call.client->ask(request);
+  return reply ? static_cast<Return>(reply->code) : Return::gpu_is_lost;
+}
+
 nvml::Device handle_of(unsigned int gpu) { return reinterpret_cast<nvml::Device>(&handles[gpu]); }
 nvml::Device handle_of(unsigned int gpu, unsigned int slot) {
   return reinterpret_cast<nvml::Device>(&handles[kGpusMax + gpu * kInstancesMax + slot]);

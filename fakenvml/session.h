@@ -43,6 +43,9 @@ nvml::Return enter_gpu(const char* function, const Call& call, unsigned int gpu)
 // The same for a GPU that is known by other means.
 nvml::Return enter_unfaulted(Call& call);
 
+// A write to the call's GPU, in the units of protocol.h.
+nvml::Return ask_server(const Call& call, Op op, unsigned int a, unsigned int b = 0);
+
 nvml::Device handle_of(unsigned int gpu);
 // Of the MIG device, and of the GPU instance, in that slot: whoever is in it.
 nvml::Device handle_of(unsigned int gpu, unsigned int slot);
