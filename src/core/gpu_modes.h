@@ -1,8 +1,9 @@
-// Settings of a GPU that other tools make. Derate reads and shows them and never sets one: with
-// another of them the same clock means another speed, or another power.
+// Settings of a GPU that other tools make. They change the speed or the power of a clock. Derate
+// reads and shows them, and sets none.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,6 +40,25 @@ struct GpuModes {
   bool operator==(const GpuModes&) const = default;
 };
 
+// Modes that many samples share; empty, or of a GPU that offers none.
+class SharedModes {
+ public:
+  SharedModes() = default;
+  explicit SharedModes(GpuModes modes)
+      : modes_(std::make_shared<const GpuModes>(std::move(modes))) {}
+
+  explicit operator bool() const { return modes_ != nullptr; }
+  const GpuModes& operator*() const { return *modes_; }
+  const GpuModes* operator->() const { return modes_.get(); }
+  // By what they are, not by where.
+  bool operator==(const SharedModes& other) const {
+    return modes_ == other.modes_ || (modes_ && other.modes_ && *modes_ == *other.modes_);
+  }
+
+ private:
+  std::shared_ptr<const GpuModes> modes_;
+};
+
 const char* to_string(PowerMizer mode);
 const char* to_string(Virtualisation virtualisation);
 
@@ -54,7 +74,7 @@ bool differ(const GpuModes& one, const GpuModes& other);
 // empty where it offers none.
 std::string list_of(const GpuModes& modes);
 
-// A sentence of each setting that is not the maker's, joined by "; "; empty where all are.
+// A sentence for each setting that another tool has changed, joined by "; "; empty: none.
 std::string describe(const GpuModes& modes);
 
 }  // namespace derate

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,8 +63,7 @@ struct Sample {
   Activity activity;
   std::optional<int> tenants;  // processes that hold a compute context; read at 1 Hz
   std::vector<FieldRead> read_apart;
-  // Read each minute, and shared until then; null: not read.
-  std::shared_ptr<const GpuModes> modes;
+  SharedModes modes;  // read each minute; empty: not read
 
   bool operator==(const Sample&) const = default;
 };

@@ -102,7 +102,7 @@ Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
   out.sm_clock = sample.sm_clock;
   out.memory_clock = sample.memory_clock;
   out.display = display_;
-  if (sample.modes != nullptr) out.display = sample.modes->display;
+  if (sample.modes) out.display = sample.modes->display;
   out.gpu_utilisation = sample.gpu_utilisation;
   out.memory_utilisation = sample.memory_utilisation;
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.

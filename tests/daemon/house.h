@@ -34,7 +34,7 @@ struct GpuTrouble {
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
   std::string pci_bus_id = {};  // of a GPU that may be powered down; empty: it may not
   int opened = 0, calls = 0;    // so far
-  std::shared_ptr<const GpuModes> modes = {};  // null: the maker's
+  SharedModes modes = {};       // empty: the maker's
 };
 
 // A call that is polled for, as NvmlSource makes them: what it answers is of the time when it was

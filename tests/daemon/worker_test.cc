@@ -283,11 +283,11 @@ TEST_P(LateWorker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
 // Models that were learned without an offset hold no more with one.
 TEST_P(LateWorker, AGpuWhoseSettingsAnotherToolChangesIsOpenedAnewOnce) {
   LateHouse house(2, GetParam());
-  house.trouble(0).modes = std::make_shared<GpuModes>(GpuModes{.sm_clock_offset = 0});
+  house.trouble(0).modes = SharedModes(GpuModes{.sm_clock_offset = 0});
   house.start(governing());
   house.run(5s);
   EXPECT_EQ(house.trouble(0).opened, 1);
-  house.trouble(0).modes = std::make_shared<GpuModes>(GpuModes{.sm_clock_offset = 150});
+  house.trouble(0).modes = SharedModes(GpuModes{.sm_clock_offset = 150});
   house.run(20s);
   EXPECT_EQ(house.trouble(0).opened, 2);
   EXPECT_EQ(house.trouble(0).open, 1);
@@ -299,8 +299,8 @@ TEST_P(LateWorker, AGpuWhoseSettingsAnotherToolChangesIsOpenedAnewOnce) {
   EXPECT_EQ(gpu["other_settings"], "the SM clock has an offset of +150 MHz");
   EXPECT_EQ(gpu["other_settings_changed"], true);
   // A hint to an unlocked GPU changes nothing of a locked one.
-  house.trouble(0).modes = std::make_shared<GpuModes>(
-      GpuModes{.sm_clock_offset = 150, .power_mizer = PowerMizer::maximum_performance});
+  house.trouble(0).modes =
+      SharedModes(GpuModes{.sm_clock_offset = 150, .power_mizer = PowerMizer::maximum_performance});
   house.run(20s);
   EXPECT_EQ(house.trouble(0).opened, 2);
   EXPECT_TRUE(house.worker->stop().ok());

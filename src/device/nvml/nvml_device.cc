@@ -291,11 +291,10 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
 // Tools change them seldom.
 void NvmlDevice::read_modes_at_times(Sample& sample) {
   constexpr std::chrono::minutes kEvery(1);
-  if (modes_ == nullptr || sample.time - modes_at_ >= kEvery) {
+  if (!modes_ || sample.time - modes_at_ >= kEvery) {
     modes_at_ = sample.time;
-    modes_ = timed(*costs_, DriverCall::modes, [&] {
-      return std::make_shared<const GpuModes>(read_modes(library_->functions(), device_));
-    });
+    modes_ = timed(*costs_, DriverCall::modes,
+                   [&] { return SharedModes(read_modes(library_->functions(), device_)); });
   }
   sample.modes = modes_;
 }

@@ -73,7 +73,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   };
   std::optional<TimedLook> mig_look_;  // the last one
   std::shared_ptr<DriverCosts> costs_ = std::make_shared<DriverCosts>();
-  std::shared_ptr<const GpuModes> modes_;  // as read last; null before
+  SharedModes modes_;  // as read last; empty before
   Instant modes_at_{};
   struct Counter {
     Joules energy{};

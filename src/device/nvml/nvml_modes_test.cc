@@ -28,7 +28,7 @@ class ModesOf {
   const GpuModes* sampled(Duration later) {
     served_.pass(later);
     const auto sample = device_->read({});
-    return sample.ok() ? (shown_ = sample->modes).get() : nullptr;
+    return sample.ok() && (shown_ = sample->modes) ? &*shown_ : nullptr;
   }
   template <class T>
   Return set(const char* function, T value) {
@@ -49,7 +49,7 @@ class ModesOf {
   std::shared_ptr<const NvmlLibrary> library_;
   std::unique_ptr<NvmlDevice> device_;
   nvml::Device handle_ = nullptr;
-  std::shared_ptr<const GpuModes> shown_;
+  SharedModes shown_;
 };
 
 TEST(NvmlModes, AServersGpuHasNone) {

@@ -3,29 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 namespace derate {
-
-namespace {
-
-// One object for equal ones: samples of like GPUs compare equal.
-std::shared_ptr<const GpuModes> shared(const GpuModes& modes) {
-  static std::mutex mutex;
-  static std::vector<std::shared_ptr<const GpuModes>> all;
-  const std::scoped_lock lock(mutex);
-  for (const auto& each : all)
-    if (*each == modes) return each;
-  return all.emplace_back(std::make_shared<const GpuModes>(modes));
-}
-
-}  // namespace
 
 SimDevice::SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed)
     : gpu_(gpu),
       clock_(clock),
       capability_(sim_capability(gpu.chip(), index)),
-      modes_(shared(capability_.modes)),
+      modes_(capability_.modes),
       random_(seed),
       counter_random_(seed ^ 0x7e4a47ULL) {}
 

@@ -70,8 +70,8 @@ class SimDevice final : public TelemetrySource, public ClockControl {
   SimGpu& gpu_;
   Clock& clock_;
   Capability capability_;
-  std::shared_ptr<const GpuModes> modes_;  // of the chip; nobody changes them
-  Duration offset_{};                      // the clock's time at the GPU's zero
+  SharedModes modes_;  // of the chip; nobody changes them
+  Duration offset_{};  // the clock's time at the GPU's zero
   bool started_ = false;
   std::int64_t last_activity_window_ = 0;
   std::mt19937_64 random_;

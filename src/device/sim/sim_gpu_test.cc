@@ -348,6 +348,8 @@ TEST(SimGpu, AnUnlockedGpuRestsAtItsUnusedClockAndBoostsOnWork) {
     // Without a context a low memory clock holds the SM clock down, whatever the lock.
     if (gpu.memory_clock() == chip.memory_clock) {
       EXPECT_EQ(gpu.sm_clock(), chip.sm_clocks[40]);
+    } else {
+      EXPECT_EQ(gpu.sm_clock(), chip.lower_memory_clocks.back().sm_clocks.back());
     }
     gpu.start(steady_work(chip, within_limit), 0s);
     run(gpu, 2s);

@@ -220,9 +220,9 @@ std::size_t Fleet::tick(ReadDepth depth) {
   return records.size();
 }
 
-// With other settings of other tools, a GPU's models are those of another one.
+// Another tool's setting makes another GPU of it: its models hold no more.
 void Fleet::note_modes(ManagedGpu& gpu, const Record& record) {
-  if (!record.sample || record.sample->modes == nullptr || record.time < gpu.modes_held) return;
+  if (!record.sample || !record.sample->modes || record.time < gpu.modes_held) return;
   const auto& before = gpu.last ? gpu.last->sample : std::nullopt;
   if (before && before->modes == record.sample->modes) return;
   gpu.modes_changed = differ(*record.sample->modes, gpu.open.source->capability().modes);

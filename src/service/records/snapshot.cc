@@ -66,7 +66,7 @@ std::string bound_text(const EnvelopeBound& bound) {
 }
 
 void put_modes(Json& json, const Sample& sample) {
-  if (sample.modes == nullptr) return;
+  if (!sample.modes) return;
   const std::string settings = list_of(*sample.modes);
   if (settings.empty()) return;
   json["other_settings"] = settings;
