@@ -54,7 +54,7 @@ std::string readable(const Findings& sensors) {
   return all ? "all readable" : some.empty() ? "" : "readable: " + some;
 }
 
-// The clocks of the lower memory clocks: "with memory at 405 MHz 14, to 405 MHz".
+// The SM clocks that go with each lower memory clock: "; with memory at 405 MHz 14, to 405 MHz".
 std::string of_lower_memory(const Capability& capability) {
   std::string out;
   for (const MemoryClock& lower : capability.lower_memory_clocks) {
@@ -84,7 +84,8 @@ void check_clocks(Findings& out, const Capability& capability) {
   add(out, capability.architecture >= Architecture::volta,
       {"actuator",
        capability.architecture >= Architecture::blackwell
-           ? "locked SM clocks. On Blackwell the driver may run below the lowest clock requested"
+           ? "locked SM clocks. A user saw a Blackwell driver drop the lowest clock requested "
+             "(open-gpu-kernel-modules#1314); not tested by us"
            : "locked SM clocks",
        fmt::format("{} has no locked clocks (Volta was the first)",
                    to_string(capability.architecture)),
@@ -104,7 +105,7 @@ void check_power_limit(Findings& out, const Capability& capability) {
        "nothing to do: the other policies, such as assure, lock clocks"});
 }
 
-// A GPU that may power down is a laptop's: persistence mode would keep it up.
+// Persistence mode would keep a laptop's GPU from powering down.
 void check_persistence(Findings& out, const Capability& capability) {
   const bool sleeps = read_runtime_power(power_files(), capability.id.pci_bus_id, AskDriver::no) ==
                       RuntimePower::on;
@@ -113,7 +114,7 @@ void check_persistence(Findings& out, const Capability& capability) {
     out.push_back(
         {.level = Level::ok,
          .what = "persistence mode",
-         .detail = "off, so that the GPU can power down; locks hold as long as Derate runs",
+         .detail = "off: the GPU can power down. Its driver keeps locks as long as Derate runs",
          .remedy = {},
          .brief = "may power down"});
     return;

@@ -36,7 +36,8 @@ struct Decision {
   std::optional<Fraction> expected_performance;
   Reason reason;
   bool probing = false;  // the clock is set to learn from it, not because it is believed best
-  // The memory clock is locked to its lowest, too; what is not a hold gives it back without this.
+  // The memory clock is locked to its lowest, too. A decision without this that is no hold gives it
+  // back.
   bool parks_memory = false;
 
   static Decision hold(Reason why) { return {Kind::hold, {}, {}, {}, why}; }

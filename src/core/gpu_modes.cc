@@ -33,7 +33,7 @@ const char* to_string(Virtualisation virtualisation) {
   return "unknown";
 }
 
-// The hint of PowerMizer changes which clock an unlocked GPU takes, and nothing of a locked one.
+// PowerMizer is not in it: it changes the clock of an unlocked GPU, and nothing of a locked one.
 std::string modes_key(const GpuModes& modes) {
   std::string out;
   if (modes.sm_clock_offset.value_or(0) != 0)

@@ -21,8 +21,8 @@ struct LocksInForce {
 class UnseenWork {
  public:
   static constexpr Duration kLongest = std::chrono::seconds(30);
-  // Power means reach back so far: after a lock of ours was loosened, the power at rest is learned
-  // anew for that long.
+  // After one of our locks was loosened, the power at rest is learned anew for so long: power
+  // sensors show means of the past.
   static constexpr Duration kSettles = std::chrono::seconds(2);
   bool is_there(const Estimate& estimate, const LocksInForce& locks);
 

@@ -29,7 +29,7 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
     sampling.idle_driver_share = sampling.driver_share;  // work that begins is read at once
   Sampler sampler(*gpu.source, clock_, sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
-  // A clock that the administrator has narrowed to is kept at rest, too.
+  // An envelope that the administrator has narrowed holds at rest, too.
   const auto usual = make_envelope(capability);
   if (usual.ok() && gpu.envelope.highest() == usual->highest() &&
       gpu.envelope.lowest() <= usual->lowest())

@@ -10,18 +10,20 @@ namespace derate {
 
 class OwnRest {
  public:
-  // An H200 left by its last context is at its lowest clock within 2.4 s; other GPUs are assumed to
-  // need less than this. One whose own clock is still higher then is parked.
+  // A GPU whose own clock is still above the parked one after so long is parked again. An H200
+  // needs 2.4 s to its lowest clock after its last context has gone; other GPUs are assumed to need
+  // less than this.
   static constexpr Duration kTrial = std::chrono::seconds(10);
 
-  // Called for each tick of an idle GPU. Whether the GPU is to be left to its own control; `parked`
-  // is the clock that it gets else. Without an SM clock to judge by it never is.
+  // To be called each tick of an idle GPU. Returns whether the GPU is left to its own control;
+  // otherwise it gets the clock `parked`. A reading without an SM clock returns false.
   bool leave(const Estimate& estimate, Megahertz parked);
   // It works again.
   void wake();
 
  private:
-  // Trials begin so long after the work has ended, and after one that failed; longer each time.
+  // A trial begins so long after the work has ended. After a failed trial the next one waits,
+  // longer each time.
   static constexpr Duration kFirst = std::chrono::seconds(3);
   static constexpr Duration kAgainFirst = std::chrono::minutes(1);
   static constexpr Duration kAgainLast = std::chrono::minutes(10);
@@ -43,8 +45,8 @@ class MemoryRest {
   // `lowest`: the GPU's lowest memory clock; `after`: of a rest, before it is parked.
   MemoryRest(Megahertz lowest, Duration after) : lowest_(lowest), after_(after) {}
 
-  // Called for each tick of an idle GPU; `left` to its own control, it needs no lock. Never while a
-  // display is attached: the picture may flicker, and be lost.
+  // To be called each tick of an idle GPU. Returns whether its memory clock is locked low: not
+  // while the GPU is left to its own control, nor with a display, whose picture may flicker.
   bool park(const Estimate& estimate, bool left);
   bool parked() const { return parked_; }
   void wake() { *this = MemoryRest(lowest_, after_); }

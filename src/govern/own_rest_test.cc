@@ -108,6 +108,12 @@ Workload no_kernels(const SimChip& chip) {
   return work_of(chip, std::move(phase));
 }
 
+Workload memory_bound_work(const SimChip& chip) {
+  OperatingPoint busy = point_of(1, 250);
+  busy.gpu_utilisation = busy.memory_utilisation = Fraction(1);
+  return work_of(chip, phase_of(chip, busy));
+}
+
 // A GPU on a clock of its own, left alone or governed.
 struct IdleGpu {
   SimChip chip;
@@ -190,9 +196,7 @@ TEST(MemoryRest, TheFirstKernelGetsItsMemoryBack) {
   idle.gpu.add(no_kernels(chip), Duration::zero());
   idle.run(1min);
   ASSERT_EQ(idle.gpu.memory_clock(), Megahertz(405));
-  OperatingPoint busy = point_of(1, 250);
-  busy.gpu_utilisation = busy.memory_utilisation = Fraction(1);
-  const auto job = idle.gpu.add(work_of(chip, phase_of(chip, busy)), 10s);
+  const auto job = idle.gpu.add(memory_bound_work(chip), 10s);
   const Instant begun = idle.clock.now();
   while (idle.gpu.memory_clock() != chip.memory_clock) {
     ASSERT_LT(idle.clock.now() - begun, 1s);
@@ -214,9 +218,7 @@ TEST(MemoryRest, TheFirstKernelWaitsLessThanASecondForSlowSensors) {
     idle.gpu.add(no_kernels(chip), Duration::zero());
     idle.run(3min + n * 70ms);
     ASSERT_EQ(idle.gpu.memory_clock(), Megahertz(405));
-    OperatingPoint busy = point_of(1, 250);
-    busy.gpu_utilisation = busy.memory_utilisation = Fraction(1);
-    idle.gpu.add(work_of(chip, phase_of(chip, busy)), 10s);
+    idle.gpu.add(memory_bound_work(chip), 10s);
     idle.run(800ms);
     EXPECT_EQ(idle.gpu.memory_clock(), chip.memory_clock) << n;
   }

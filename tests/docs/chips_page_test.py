@@ -19,13 +19,13 @@ PAGE = ROOT / "docs/chips-seen.md"
 BUILD, FACTOR = Path(), 1.0
 INTRODUCTION = """\
 # Derate's words on each chip
-A test serves every chip of `derate sim list` as a simulated GPU behind NVML's own interface, runs
-`derate doctor -v` and `derate status`, and compares this page with what they print. So it shows
-what Derate makes of a driver that answers as the chip's file says ([data/chips](../data/chips),
-each figure with its source or marked as assumed), and not what a real card does: of real GPUs, an
-H100 80GB HBM3 and an H200 were read ([real-gpu.md](real-gpu.md)), and no other.
+Every GPU on this page is simulated. A test serves each chip of `derate sim list` behind NVML's own
+interface, runs `derate doctor -v` and `derate status`, and compares this page with their output.
+The simulated driver answers as the chip's file says ([data/chips](../data/chips)). Each figure
+there has its source or is marked as assumed. A real card can answer otherwise. We read two real
+products, an H100 80GB HBM3 and an H200 ([real-gpu.md](real-gpu.md)), and no other.
 
-GPUs are idle here. Watts change a little from run to run, so the test does not compare them.
+The GPUs are idle. Their watts change a little from run to run, so the test does not compare them.
 
     derate sim serve --chip L40S,RTX4090     # the same on your machine
     derate doctor -v

@@ -45,7 +45,7 @@ struct ManagedGpu {
   std::optional<Saving> saving = {};  // since it was opened, by policies that can tell
   std::optional<Instant> expired_since, reopen_at;  // a GPU that no longer answers
   bool modes_changed = false;                       // by other tools: its models hold no more
-  // Changes before then do not count: it was just opened anew.
+  // It was just opened anew: changes before this time do not count.
   Instant modes_held = Instant::min();
   OpeningPoll reopening;
 

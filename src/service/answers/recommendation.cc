@@ -82,7 +82,7 @@ class GovernedSums {
                      .performance = performance_.value(),
                      .promised = promised_.value(),
                      .broken = from_seconds(broken_s_)};
-    // A step of a minute can have more policies than one; a promise is of those that make one.
+    // Several policies can govern in one step. Only those that make a promise are judged by it.
     const auto chosen = choose_policy({.policy = policy}, {});
     if (chosen.ok() && chosen->info->promise != PolicyInfo::Promise::delta) {
       out.promised.reset();

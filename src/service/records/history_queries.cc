@@ -293,13 +293,13 @@ MeasuredView measured_view(const HistoryStep& step) {
   return out;
 }
 
-// Of a GPU that is only observed: its clock changes by itself, and no decision is kept of that.
+// The reason for the clock of an observed GPU. No decision is kept when that clock changes.
 std::string own_reason(const MeasuredView& measured) {
   Sample sample;
   if (measured.sm_clock_mhz) sample.sm_clock = Megahertz(*measured.sm_clock_mhz);
   if (measured.throttle_bits)
     sample.throttle_reasons = static_cast<std::uint64_t>(*measured.throttle_bits);
-  // Of a second in which it began to work the bits of both.
+  // A second in which work began has the bits of both states.
   if (measured.gpu_utilisation_ratio.value_or(0) > 0 && sample.throttle_reasons)
     *sample.throttle_reasons &= ~throttle::kGpuIdle;
   return driver_reason(sample);
