@@ -137,10 +137,10 @@ void find_limits(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devic
       calls.ok("nvmlDeviceGetPowerManagementDefaultLimit", nvml.power_limit_default, device,
                &factory)) {
     const auto low = watts(lowest), high = watts(highest), usual = watts(factory);
-    // Laptops have a range and no limit in force: their controller sets it.
-    const bool settable =
-        calls.ok("nvmlDeviceGetPowerManagementLimit", nvml.power_limit, device, &in_force) &&
-        lowest < highest;
+    // Laptops have a range, and no limit of ours in force: their controller sets it. A call that
+    // fails otherwise says nothing of that.
+    const bool settable = lowest < highest && nvml.power_limit != nullptr &&
+                          nvml.power_limit(device, &in_force) != Return::not_supported;
     if (settable && low && high && usual && Watts(0) < *low && *low <= *usual && *usual <= *high)
       out.power_limits = PowerLimits{*low, *high, *usual};
   }

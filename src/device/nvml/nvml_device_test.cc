@@ -317,6 +317,14 @@ TEST_F(NvmlDeviceTest, LimitsThatContradictEachOtherAreNone) {
   EXPECT_FALSE(open()->capability().power_limits);
 }
 
+// On a laptop the range is reported, and the limit in force is not. A failing call is no evidence.
+TEST_F(NvmlDeviceTest, ALimitThatIsNotSupportedCannotBeSet) {
+  fake.failing = {{"nvmlDeviceGetPowerManagementLimit", Return::not_supported}};
+  EXPECT_FALSE(open()->capability().power_limits);
+  fake.failing["nvmlDeviceGetPowerManagementLimit"] = Return::unknown;
+  EXPECT_TRUE(open()->capability().power_limits);
+}
+
 TEST_F(NvmlDeviceTest, ControlCharactersOfTextsAreReplaced) {
   gpu.name = "NVIDIA\n\x1b[31mH200";
   fake.process_names = {{200, "train\r\x07"}};
