@@ -81,7 +81,12 @@ def expect_code(program, wanted, limit=15):
     check(code in wanted, f"{program.name}: exit code {code}, wanted {wanted}: {program.text()}")
 
 
-def expect_text(program, *words):
+def expect_text(program, *words, limit=5):
+    """A program that lives may log in a moment what it has done."""
+    until = now() + limit
+    while (any(word not in program.text() for word in words) and now() < until
+           and alive(program.pid)):
+        time.sleep(0.002)
     text = program.text()
     for word in words:
         check(word in text, f"{program.name} does not say {word!r}: {text}")

@@ -139,7 +139,14 @@ class WhatIsPassedOn(Agent):
         streams[0][0].close()
         wait_for(lambda: self.derated.streams == 15, "a place")
         self.derated.event = lambda number: f"id: {number}\ndata: {'x' * 4000}\n\n"
-        connection, answer = self.open_stream()
+        answers = []
+
+        def opened():
+            """The agent ends a stream to derated a moment before it counts its reader as gone."""
+            answers.append(self.open_stream()[1])
+            return answers[-1].status == 200
+        wait_for(opened, "a stream in the place of the closed one")
+        answer = answers[-1]
         wait_for(lambda: self.derated.streams == 0, "that all are dropped")
         text = answer.read().decode()
         self.assertRegex(text, r"event: dropped\ndata: [^\n]*\n\n$")
