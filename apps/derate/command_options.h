@@ -336,6 +336,7 @@ struct LabAttributionOptions : Common {
   std::uint64_t first_seed = 1;
   int minutes = 30;
   unsigned threads = 0;  // 0: as many as there are cores
+  double driver_cost = 0;
 };
 struct LabSharesOptions : Common {
   std::vector<std::string> worlds;  // how their names begin; empty: all

@@ -16,7 +16,8 @@ Result<AttributionBench> bench_of(const LabAttributionOptions& options) {
                        .first_seed = options.first_seed,
                        .seeds = options.seeds,
                        .length = std::chrono::minutes(options.minutes),
-                       .threads = options.threads};
+                       .threads = options.threads,
+                       .driver_cost = options.driver_cost};
   for (const std::string& name : options.scenarios)
     out.scenarios.push_back(TRY(find_tenant_scenario(name)));
   if (options.scenarios.empty())

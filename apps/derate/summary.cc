@@ -274,7 +274,7 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   if (figures.time < std::chrono::seconds(1))
     line("note", "too short to tell: the energy counter moves every 0.1 s");
   if (figures.capped > Duration::zero())
-    line("power cap", fmt::format("in force for {}", duration_text(figures.capped)));
+    line("power limit", fmt::format("held the clock down for {}", duration_text(figures.capped)));
   if (figures.thermal > Duration::zero())
     line("thermal", fmt::format("throttled for {}", duration_text(figures.thermal)));
   line("loop", fmt::format("{} ticks, {} clock changes{}", figures.ticks, figures.writes,

@@ -68,7 +68,7 @@ TEST(Summary, SaysWhatARunCameTo) {
         "the clock alone (promised 90 %)\n"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   for (const char* part :
-       {"saved", "failures", "power cap", "thermal", "kept", "dry run", "note", "in step"})
+       {"saved", "failures", "power limit", "thermal", "kept", "dry run", "note", "in step"})
     EXPECT_FALSE(has(text, part)) << part << "\n" << text;
 }
 

@@ -18,6 +18,7 @@ Linux. A GPU works on while Python goes on: synchronise it at both ends of a win
 function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what the figures of
 windows are, docs/tune-jobs.md those of trials.
 """
+import collections
 import ctypes
 import json
 import math
@@ -324,8 +325,11 @@ class _Look:
             raise Refused(f"the driver has not answered for {_DRIVER_PATIENCE_S} s: which GPUs "
                           "this program sees is not known", _GPU_STUCK, "gpu_stuck")
         found = dict(self.found)
-        out = View(found[index] for index in sorted(found) if found[index] is not None)
-        out.silent = [index for index in range(self.count) if index not in found]
+        seen = [found[index] for index in sorted(found) if found[index] is not None]
+        times = collections.Counter(gpu["uuid"] for gpu in seen)
+        out = View(gpu for gpu in seen if times[gpu["uuid"]] == 1)
+        out.silent = [index for index in range(self.count)
+                      if index not in found or (found[index] and times[found[index]["uuid"]] > 1)]
         return out
 
 
@@ -369,7 +373,8 @@ def by_uuid(gpus):
     for item in items:
         for number in _of_number(item) or [None]:
             if number in seen.silent:
-                raise Refused(f"GPU {number} does not answer: name it by its whole UUID",
+                raise Refused(f"GPU {number} does not answer with a UUID of its own: name a "
+                              "GPU by its whole UUID",
                               _GPU_STUCK, "gpu_stuck")
             if number is not None and number not in uuids:
                 raise Refused(f"GPU '{number}' is not here: this program sees {len(seen)} GPUs",

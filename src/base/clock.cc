@@ -17,6 +17,8 @@ Duration read(clockid_t id) {
 Instant SystemClock::now() const { return Instant(read(CLOCK_MONOTONIC)); }
 WallTime SystemClock::wall_now() const { return WallTime(read(CLOCK_REALTIME)); }
 
+Duration SystemClock::suspended() const { return read(CLOCK_BOOTTIME) - read(CLOCK_MONOTONIC); }
+
 bool SystemClock::sleep_until(Instant deadline) {
   const Duration since = deadline.time_since_epoch();
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(since);

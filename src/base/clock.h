@@ -14,6 +14,8 @@ class Clock {
   virtual WallTime wall_now() const = 0;
   // Waits until `deadline`; false when a signal ended the wait early.
   virtual bool sleep_until(Instant deadline) = 0;
+  // How long the machine was suspended since it started. now() does not count that time.
+  virtual Duration suspended() const { return {}; }
 };
 
 // CLOCK_MONOTONIC and CLOCK_REALTIME.
@@ -22,6 +24,8 @@ class SystemClock final : public Clock {
   Instant now() const override;
   WallTime wall_now() const override;
   bool sleep_until(Instant deadline) override;
+  // CLOCK_BOOTTIME less CLOCK_MONOTONIC: exact to the time between two calls.
+  Duration suspended() const override;
 };
 
 // Virtual time: starts at zero, moves only when told to or slept on.
@@ -36,10 +40,15 @@ class FakeClock final : public Clock {
   void advance(Duration by) { now_ += by; }
   // Time of day jumps (NTP, an operator); monotonic time does not.
   void step_wall(Duration by) { wall_offset_ += by; }
+  Duration suspended() const override { return suspended_; }
+  void suspend(Duration by) {
+    suspended_ += by;
+    wall_offset_ += by;
+  }
 
  private:
   Instant now_{};
-  Duration wall_offset_{};
+  Duration wall_offset_{}, suspended_{};
 };
 
 // What the calling thread has cost so far: for figures about ourselves, never for control.

@@ -36,6 +36,7 @@ struct SensorStress {
   std::vector<double> memory_bias, activity_noise;
   std::vector<double> switch_latency_s, rises_late_s, held_at_start_s, held_at_start;
   std::vector<double> clock_shown_off, clock_step_mhz, beyond_ratio;
+  std::vector<double> driver_cost;
 };
 
 // Keys of what jobs do: how they follow each other, how their work changes, what it launches and
@@ -213,6 +214,10 @@ void visit_stress(auto& e, auto& visit) {
          e.outsider_every_s, 0, 3600);
   stress("heartbeat_every_s", "s", "the work says exactly how far it is that often; 0: never",
          e.heartbeat_every_s, 0, 3600);
+  stress("driver_cost", "",
+         "the driver takes so many times the CPU time of an H200's (docs/real-gpu.md), and Derate "
+         "reads what is dear as seldom as there; 0: nothing",
+         e.driver_cost, 0, 100);
   visit_counter_stress(e, visit);
   visit_clock_stress(e, visit);
   visit_steps(e, visit);

@@ -1,11 +1,35 @@
 #include "core/driver_costs.h"
 
+#include <algorithm>
+
 namespace derate {
 
 const char* to_string(DriverCall call) {
   constexpr const char* kNames[kDriverCalls] = {"energy",      "activity", "processes",
                                                 "utilisation", "sensors",  "modes"};
   return kNames[static_cast<std::size_t>(call)];
+}
+
+Duration h200_cost(DriverCall call) {
+  using std::chrono::microseconds;
+  switch (call) {
+    case DriverCall::energy:
+      return microseconds(4500);
+    case DriverCall::utilisation:
+      return microseconds(2900);
+    case DriverCall::activity:
+      return microseconds(1600);
+    default:
+      return {};
+  }
+}
+
+Duration survey_counter_every(Duration cost, bool works) {
+  constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
+  constexpr std::chrono::seconds kMost(10), kIdleMost(30);
+  if (cost < kDearCall) return {};
+  return works ? std::min<Duration>(from_seconds(seconds(cost) / kShare), kMost)
+               : std::min<Duration>(from_seconds(seconds(cost) / kIdleShare), kIdleMost);
 }
 
 void DriverCosts::add(DriverCall call, Duration cpu) {

@@ -26,6 +26,15 @@ const char* to_string(DriverCall call);
 // A call that takes less is made whenever it is useful.
 inline constexpr Duration kDearCall = std::chrono::microseconds(500);
 
+// The CPU time of such a call by an H200's driver, 580.159.04 (docs/real-gpu.md), of GPM by an
+// H100's; zero where it is not dear.
+Duration h200_cost(DriverCall call);
+
+// From one reading of the energy counter to the next in surveys of tenants, at that cost a reading:
+// between two readings power gives the energy (attrib/samples/paced_counter.h). Zero: in each
+// survey. `works`: a process works on the GPU.
+Duration survey_counter_every(Duration cost, bool works);
+
 // Written by one thread, read by any.
 class DriverCosts {
  public:

@@ -83,7 +83,7 @@ std::span<const ThrottleReason, kThrottleReasons> throttle_reasons() {
   static constexpr ThrottleReason kReasons[] = {
       {throttle::kGpuIdle, "idle"},
       {throttle::kApplicationsClocksSetting, "application clocks"},
-      {throttle::kSwPowerCap, "power cap"},
+      {throttle::kSwPowerCap, "power limit"},
       {throttle::kHwSlowdown, "hardware slowdown"},
       {throttle::kSyncBoost, "sync boost"},
       {throttle::kSwThermalSlowdown, "thermal (software)"},

@@ -101,12 +101,12 @@ const char* to_string(SampleSource source);
 // The reasons by name, ascending by bit.
 struct ThrottleReason {
   std::uint64_t bit;
-  const char* name;  // "power cap"
+  const char* name;  // "power limit"
 };
 inline constexpr std::size_t kThrottleReasons = 9;
 std::span<const ThrottleReason, kThrottleReasons> throttle_reasons();
 
-// "power cap, thermal": the reasons in `bits` in words; "none" for 0.
+// "power limit, thermal (software)": the reasons in `bits` in words; "none" for 0.
 std::string describe_throttle(std::uint64_t bits);
 
 }  // namespace derate

@@ -28,7 +28,7 @@ struct SeenGpu {
 // A GPU that a device cgroup denies to this process is in neither list.
 struct SeenGpus {
   std::vector<SeenGpu> gpus;
-  std::vector<int> silent;  // NVML's indices of GPUs that are counted and return no UUID
+  std::vector<int> silent;  // NVML's indices of GPUs that return no UUID of their own
   // Keeps the driver open, so that opening the GPUs next does not start it anew.
   std::shared_ptr<const void> driver = {};
 };

@@ -28,7 +28,9 @@ std::optional<Watts> power_of(const std::optional<KnobValue>& value) {
 }  // namespace
 
 Actuator::Actuator(ClockControl* control, ActuatorOptions options)
-    : control_(control), options_(std::move(options)), watch_(options_.supported) {
+    : control_(control),
+      options_(std::move(options)),
+      watch_(options_.supported, options_.minimum_is_a_request) {
   // An entry that was written to already is one that somebody hands on.
   found_known_ = entry().any_written();
   clock_known_ = !entry().is_written(kClockLock);
@@ -69,7 +71,10 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   if (!yielded_to_.empty()) return plain(Outcome::yielded, yielded_to_);
   const bool back = fresh && blind_;
   blind_ = !fresh;
-  if (back && estimate.time - fresh_at_ >= kOutOfReach) doubt_all();
+  // A GPU that was out of reach may have been reset. Its settings are written again, unless the
+  // drift rule yields to other tools.
+  if (back && estimate.time - fresh_at_ >= kOutOfReach && options_.on_drift != DriftRule::yield)
+    doubt_settings();
   if (fresh) fresh_at_ = estimate.time;
   if (auto contradicted = watch(estimate)) return *std::move(contradicted);
   if (target_ == in_force_ && clock_known_ && power_known_ && memory_known_)
@@ -85,10 +90,7 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   return write(estimate.time);
 }
 
-// A GPU that was out of reach may have been reset. The settings in force are written again, unless
-// the drift rule yields to other tools.
-void Actuator::doubt_all() {
-  if (options_.on_drift == DriftRule::yield) return;
+void Actuator::doubt_settings() {
   if (in_force_.clock) clock_known_ = false;
   if (in_force_.power) power_known_ = false;
   if (in_force_.memory) memory_known_ = false;

@@ -36,6 +36,7 @@ struct JournalHandle {
 
 struct ActuatorOptions {
   std::vector<Megahertz> supported = {};  // the GPU's SM clocks, ascending; empty: locks unproven
+  bool minimum_is_a_request = false;      // see ClockLockVerifier
   std::optional<Megahertz> parked_memory = {};  // for decisions that park it; empty: they do not
   DriftRule on_drift = DriftRule::reassert;
   std::optional<JournalHandle> journal_handle = {};
@@ -62,6 +63,10 @@ class Actuator {
 
   // Carries the decision out. `estimate` gives the time and the evidence of what is in force.
   Actuation apply(const Decision& decision, const Estimate& estimate);
+
+  // The driver may have lost the settings while the machine was suspended: the next apply() writes
+  // them again, and a difference until then is not another tool's.
+  void doubt_settings();
 
   // The clock locked now, or that would be in a dry run, as far as writes succeeded.
   std::optional<Megahertz> locked() const { return in_force_.clock; }
@@ -90,7 +95,6 @@ class Actuator {
   };
 
   void aim(const Decision& decision);
-  void doubt_all();
   std::optional<Actuation> watch(const Estimate& estimate);
   std::optional<Actuation> clock_contradicted(const Estimate& estimate);
   std::optional<Actuation> power_contradicted(const Estimate& estimate);

@@ -264,6 +264,21 @@ TEST(Actuator, DriftIsSetAgainUntilItIsAFight) {
   EXPECT_EQ(w.control.calls.size(), calls);  // the other tool's clock is not reset
 }
 
+TEST(Actuator, WhatASuspensionChangedIsNobodysDrift) {
+  for (const DriftRule rule : {DriftRule::reassert, DriftRule::yield, DriftRule::ignore}) {
+    Watched w({.on_drift = rule});
+    w.tick(set(1100), 1100);
+    w.tick(kHold, 1100);
+    w.actuator->doubt_settings();
+    const Actuation after = w.tick(kHold, 1530);
+    EXPECT_EQ(after.outcome, Outcome::written);
+    EXPECT_EQ(after.drifts, 0);
+    EXPECT_EQ(w.control.calls, (Calls{"1100..1100", "1100..1100"}));
+    w.tick(kHold, 1100);
+    EXPECT_EQ(w.until_news(kHold, 1300).drifts, 1);  // that is another tool's
+  }
+}
+
 TEST(Actuator, YieldLeavesTheClockToTheOtherToolAtOnce) {
   Watched w({.on_drift = DriftRule::yield});
   w.tick(set(1100), 1100);

@@ -52,7 +52,10 @@ LockState ClockLockVerifier::look(const Estimate& estimate) {
   }
   // A clock below the lock may be the power limit's or the heat's doing; one above never is.
   const bool held_down = (estimate.throttle_reasons.value_or(~kHarmless) & ~kHarmless) != 0;
-  if (clock < lock_ && held_down) return state_;
+  if (clock < lock_ && (held_down || minimum_is_a_request_)) {
+    if (seen_ > lock_) off_.reset();  // the higher clock has passed
+    return state_;
+  }
   seen_ = clock;
   if (!off_) off_ = estimate.time;
   const Instant counted_from = state_ == LockState::unproven ? since_ : *off_;

@@ -26,9 +26,13 @@ class ClockLockVerifier {
   // How long a lock may take to show, and a deviation may last before it counts.
   static constexpr Duration kPatience = std::chrono::seconds(2);
 
-  // `supported`: the GPU's SM clocks, ascending.
-  explicit ClockLockVerifier(std::span<const Megahertz> supported)
-      : supported_(supported.begin(), supported.end()) {}
+  // `supported`: the GPU's SM clocks, ascending. `minimum_is_a_request`: the driver may let the
+  // clock fall below the lock, so that a lower clock proves nothing (Blackwell, by
+  // open-gpu-kernel-modules#1314).
+  explicit ClockLockVerifier(std::span<const Megahertz> supported,
+                             bool minimum_is_a_request = false)
+      : supported_(supported.begin(), supported.end()),
+        minimum_is_a_request_(minimum_is_a_request) {}
 
   void locked(Megahertz clock, Instant now);
   void released();
@@ -49,6 +53,7 @@ class ClockLockVerifier {
   bool within_a_step(Megahertz clock) const;
 
   std::vector<Megahertz> supported_;
+  bool minimum_is_a_request_ = false;
   LockState state_ = LockState::none;
   Megahertz lock_{}, seen_{};
   Instant since_{};             // of the write

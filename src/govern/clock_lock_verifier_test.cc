@@ -82,6 +82,27 @@ TEST_F(LockWatchTest, ADeviationThatStaysIsDriftAndOneThatPassesIsNot) {
   EXPECT_EQ(keep(1400), LockState::none);
 }
 
+// As a user saw on Blackwell (open-gpu-kernel-modules#1314).
+TEST_F(LockWatchTest, WhereTheMinimumIsARequestALowerClockProvesNothing) {
+  watch_ = ClockLockVerifier(kClocks, true);
+  watch_.locked(1200_MHz, now_);
+  EXPECT_EQ(keep(900), LockState::unproven);
+  EXPECT_EQ(look(1200), LockState::effective);
+  EXPECT_EQ(keep(900), LockState::effective);
+  EXPECT_EQ(keep(1400), LockState::drifted);
+  watch_.locked(1200_MHz, now_);
+  EXPECT_EQ(keep(1400), LockState::without_effect);
+}
+
+TEST_F(LockWatchTest, AHigherClockThatPassedDoesNotCountLater) {
+  watch_.locked(1200_MHz, now_);
+  look(1200);
+  look(1400);
+  keep(1000, throttle::kSwPowerCap);
+  EXPECT_EQ(look(1400), LockState::effective);
+  EXPECT_EQ(keep(1400), LockState::drifted);
+}
+
 // A GPU that does what it is told is never accused.
 RC_GTEST_PROP(LockWatchProperty, AnObedientGpuIsNeverAccused, ()) {
   ClockLockVerifier watch(kClocks);

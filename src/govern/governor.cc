@@ -14,7 +14,7 @@ constexpr double kObservedDriverShare = 0.0015;
 }  // namespace
 
 Governor::Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options)
-    : clock_(clock), options_(options) {
+    : clock_(clock), options_(options), suspended_(clock.suspended()) {
   for (GovernedGpu& gpu : gpus) add(std::move(gpu));
 }
 
@@ -35,6 +35,7 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
       gpu.envelope.lowest() <= usual->lowest())
     safety.allow_own_rest();
   ActuatorOptions writes{.supported = capability.sm_clocks,
+                         .minimum_is_a_request = capability.architecture == Architecture::blackwell,
                          .on_drift = on_drift,
                          .journal_handle = std::move(gpu.journal_handle)};
   if (capability.memory_lock && options_.rules.park_memory_after > Duration::zero()) {
@@ -142,8 +143,17 @@ void Governor::act(GpuControlState& state, Record& record, const GroupGpu& gpu) 
   if (state.actuator.refuses_memory()) state.safety.forbid_memory_rest();
 }
 
+void Governor::note_suspension() {
+  constexpr std::chrono::milliseconds kShortest(500);  // the two clocks are not read at once
+  const Duration before = std::exchange(suspended_, clock_.suspended());
+  if (suspended_ - before < kShortest) return;
+  options_.resumed(suspended_ - before);
+  for (const auto& state : gpus_) state->actuator.doubt_settings();
+}
+
 std::span<const Record> Governor::tick(ReadDepth depth) {
   records_.clear();
+  note_suspension();
   std::vector<GroupGpu> gpus = group_gpus();
   groups_.gather(gpus);
   // All GPUs begin to read before the first is waited for: they answer side by side.

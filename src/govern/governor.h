@@ -41,6 +41,8 @@ struct GovernorOptions {
   // Called before each write to a GPU. A driver that hangs blocks the loop for one GPU's patience;
   // the watchdog must not take several of these for a loop that hangs.
   std::function<void()> alive = [] {};
+  // Called with how long the machine was suspended, before the first tick after it.
+  std::function<void(Duration)> resumed = [](Duration) {};
 };
 
 // GPUs are numbered from 0 in the order in which they came; `at` is such a number.
@@ -102,6 +104,7 @@ class Governor {
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
+  void note_suspension();
   std::vector<GroupGpu> group_gpus();
   std::vector<bool> all_due(ReadDepth depth);
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
@@ -114,6 +117,7 @@ class Governor {
   std::vector<std::unique_ptr<GpuControlState>> gpus_;
   Groups groups_;
   std::vector<Record> records_;
+  Duration suspended_{};  // what the clock said at the last tick
 };
 
 }  // namespace derate

@@ -180,6 +180,29 @@ TEST(Governor, ALostGpuHoldsIsReleasedAndDoesNotStopTheOthers) {
   EXPECT_TRUE(node.sims[0].locked());
 }
 
+// The driver may have lost the lock meanwhile, which is no other tool's doing.
+TEST(Governor, SettingsAreWrittenAgainAfterTheMachineWasSuspended) {
+  std::vector<double> said;
+  GovernorOptions options;
+  options.resumed = [&](Duration suspended) { said.push_back(seconds(suspended)); };
+  Node node(2, "efficient-fix", false, options);
+  node.work(0, "GeMM");
+  node.run(10);
+  for (SimGpu& sim : node.sims) {
+    ASSERT_TRUE(sim.locked());
+    sim.unlock();
+  }
+  node.clock.suspend(1h);
+  for (const Record& record : node.tick()) {
+    EXPECT_EQ(record.actuation.outcome, Outcome::written);
+    EXPECT_EQ(record.actuation.drifts, 0);
+  }
+  for (const SimGpu& sim : node.sims) EXPECT_TRUE(sim.locked());
+  EXPECT_EQ(said, std::vector{3600.0});
+  for (const Record& record : node.tick()) EXPECT_EQ(record.actuation.outcome, Outcome::nothing);
+  EXPECT_EQ(said.size(), 1u);
+}
+
 TEST(Governor, AGpuThatDoesNotAnswerAtFirstIsNotTouched) {
   Node node(1, "max-freq");
   node.faults(0).gpu_lost = true;

@@ -24,7 +24,7 @@ struct GpuFigures {
   // Time by clock: measured, and locked, or what a dry run would lock. The GPU's own control is
   // `released`.
   std::map<Megahertz, Duration> clocks, asked_clocks;
-  Duration released{}, capped{}, thermal{};   // capped: the power cap was in force
+  Duration released{}, capped{}, thermal{};   // capped: the power limit held the clock down
   Duration heartbeats{}, launches{};          // while they told how far the work was
   std::optional<double> launch_unsteadiness;  // Progress::rate_uncertainty, on average
   std::optional<double> heartbeats_moved;     // BeatRates::moved

@@ -33,8 +33,9 @@ Error unknown_order(std::string_view value, const std::string& why) {
   return not_known(value, "cannot find out which number CUDA gives to which GPU: " + why);
 }
 std::string silence(const SeenGpus& seen) {
-  return fmt::format("{} of the machine's GPUs {} not answer", seen.silent.size(),
-                     seen.silent.size() == 1 ? "does" : "do");
+  const bool one = seen.silent.size() == 1;
+  return fmt::format("{} of the machine's GPUs {} not answer with a UUID of {} own",
+                     seen.silent.size(), one ? "does" : "do", one ? "its" : "their");
 }
 
 // Reads up to the first item that names no device.

@@ -74,8 +74,9 @@ Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const Se
   if (!seen.silent.empty())
     return wrong(
         fmt::format("not all of these GPUs of the node are known here, and {} of the GPUs "
-                    "{} not answer",
-                    seen.silent.size(), seen.silent.size() == 1 ? "does" : "do"));
+                    "{} not answer with a UUID of {} own",
+                    seen.silent.size(), seen.silent.size() == 1 ? "does" : "do",
+                    seen.silent.size() == 1 ? "its" : "their"));
   // If a job sees no more GPUs than it has, it sees its own.
   if (seen.gpus.size() > wanted.size()) return wrong("not all of these GPUs of the node are here");
   for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);

@@ -433,6 +433,7 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.heartbeat_every = stage.circumstances.heartbeat_every;
   out.in_step = plan.experiment.in_step == "yes";
   out.slow_gpu = stage.circumstances.slow_gpu;
+  out.driver_cost = stage.circumstances.driver_cost;
   out.gap = stage.circumstances.jobs.gap;
   out.launch_work = stage.circumstances.jobs.launch_work;
   out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every,

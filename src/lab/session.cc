@@ -67,6 +67,8 @@ class Session {
     if (spec.policy.run > 1) models_.emplace(clock_);
     for (int i = 0; i < gpus_of(spec); ++i)
       gpus_.push_back(std::make_unique<SessionGpu>(*spec.chip, clock_, i, spec.seed));
+    if (spec.driver_cost > 0)
+      for (const auto& each : gpus_) each->device.charge_as_h200(spec.driver_cost);
   }
 
   Result<SessionRecord> run();

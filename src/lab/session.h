@@ -62,6 +62,7 @@ struct SessionSpec {
   Duration heartbeat_every{};  // the work says how far it is; zero: never
   bool dry_run = false;        // nothing is written
   bool in_step = false;        // a job's GPUs are governed as one unit (govern/group)
+  double driver_cost = 0;      // the driver's CPU time, of an H200's; 0: calls cost nothing
   double slow_gpu = 0;         // of several GPUs the last is slower by so much, at any clock
   LaunchWork launch_work;      // of all jobs with launches
   Disturbance disturbance;

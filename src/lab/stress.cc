@@ -69,6 +69,8 @@ const std::array kAxes{
          [](double v, C& c) { c.outsider_every = from_seconds(v); }},
     Axis{"heartbeat_every_s", "heartbeat every", "s", &Experiment::heartbeat_every_s,
          [](double v, C& c) { c.heartbeat_every = from_seconds(v); }},
+    Axis{"driver_cost", "driver cost", "of an H200's", &Experiment::driver_cost,
+         [](double v, C& c) { c.driver_cost = v; }},
     Axis{"counter_gain", "counter gain", "", &Experiment::counter_gain,
          [](double v, C& c) { c.chip.sensors.counter_gain = v; }},
     Axis{"counter_wander", "counter gain wandering", "", &Experiment::counter_wander,

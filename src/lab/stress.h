@@ -40,7 +40,7 @@ struct Circumstances {
   SimChip chip;
   Duration work{}, idle{};
   Duration phase_period = std::chrono::seconds(10);
-  double drift_kelvin = 0;
+  double drift_kelvin = 0, driver_cost = 0;
   int tenants = 0;
   Duration outsider_every{}, heartbeat_every{};
   WorkStress work_stress;

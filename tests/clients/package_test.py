@@ -189,8 +189,9 @@ class OwnGpus(unittest.TestCase):
 class FakeNvml:
     """The functions of nvml.h for names. A call for a GPU of `hangs` waits until `goes_on`."""
 
-    def __init__(self, gpus, hangs=(), codes=None):
+    def __init__(self, gpus, hangs=(), codes=None, uuids=None):
         self.gpus, self.hangs, self.codes = gpus, hangs, codes or {}
+        self.uuids = uuids or range(gpus)  # numbers of view()
         self.goes_on = threading.Event()
 
     def __getattr__(self, name):
@@ -214,7 +215,7 @@ class FakeNvml:
         return self.codes.get(index, 0)
 
     def nvmlDeviceGetUUID(self, device, out, size):
-        out.value = view(device.value - 1)[0]["uuid"].encode()
+        out.value = view(self.uuids[device.value - 1])[0]["uuid"].encode()
         return 0
 
 
@@ -240,6 +241,14 @@ class Seen(unittest.TestCase):
                 derate_client.by_uuid(number)
         with self.assertRaisesRegex(derate.gpus.Unknown, "not answer"):
             derate.gpus.own_gpus({"CUDA_VISIBLE_DEVICES": "0"})
+
+    def test_gpus_that_share_a_uuid_are_silent(self):
+        self.look(uuids=[0, 1, 0])
+        seen = derate_client.seen_gpus()
+        self.assertEqual([gpu["index"] for gpu in seen], [1])
+        self.assertEqual(seen.silent, [0, 2])
+        with self.assertRaisesRegex(derate_client.Refused, "a UUID of its own"):
+            derate_client.by_uuid(2)
 
     def test_a_driver_that_hangs_holds_nobody_up(self):
         self.look(hangs=["count"])

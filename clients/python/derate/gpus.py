@@ -22,7 +22,7 @@ def _not_known(value, why):
 
 
 def _silence(seen):
-    return f"{len(seen.silent)} of the machine's GPUs do not answer"
+    return f"{len(seen.silent)} of the machine's GPUs do not answer with UUIDs of their own"
 
 
 def _read(value, find):

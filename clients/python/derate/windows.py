@@ -45,8 +45,8 @@ def default_gpus():
     if all_mine:
         return None
     if seen.silent:
-        raise Unknown(f"{len(seen.silent)} GPUs do not answer: whether they are this program's is "
-                      "not known; name GPUs by UUID")
+        raise Unknown(f"{len(seen.silent)} GPUs do not answer with UUIDs of their own: whether "
+                      "they are this program's is not known; name GPUs by UUID")
     if not mine:
         raise Unknown("none of the GPUs that are measured is one of this program's")
     return ",".join(mine)

@@ -96,6 +96,18 @@ Result<FoundGpus> list_gpus(NvmlDevices& devices, const std::string& choice) {
   return out;
 }
 
+void silence_shared(SeenGpus& seen) {
+  std::vector<std::string> uuids;
+  for (const SeenGpu& gpu : seen.gpus) uuids.push_back(gpu.id.uuid);
+  const auto shared = shared_uuids(std::move(uuids));
+  std::erase_if(seen.gpus, [&](const SeenGpu& gpu) {
+    if (!shared.contains(gpu.id.uuid)) return false;
+    seen.silent.push_back(gpu.id.index);
+    return true;
+  });
+  std::sort(seen.silent.begin(), seen.silent.end());
+}
+
 Result<OpenGpu> open_gpu(NvmlDevices& devices, const GpuId& id, NvmlPatience patience) {
   for (auto& device : devices.opened) {
     if (device == nullptr || device->capability().id != id) continue;
@@ -139,6 +151,7 @@ Result<SeenGpus> see_nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library
     else if (gpu.error().code != Errc::no_permission)
       out.silent.push_back(index);
   }
+  silence_shared(out);
   out.driver = library;
   return out;
 }

@@ -425,16 +425,9 @@ bool NvmlDevice::is_mig_due(Instant now) const {
          std::min<Duration>(from_seconds(seconds(mig_look_->cost) / kShare), kMost);
 }
 
-// If a reading of the counter costs much, a survey has it less often than it is made: between two
-// readings power gives the energy (attrib/samples/paced_counter.h).
 bool NvmlDevice::is_counter_due(Instant now) const {
-  constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
-  constexpr std::chrono::seconds kMost(10), kIdleMost(30);
-  const Duration cost = costs_->mean(DriverCall::energy);
-  if (!counter_ || cost < kDearCall) return true;
-  const double share = works_ ? kShare : kIdleShare;
-  return now - counter_->taken >=
-         std::min<Duration>(from_seconds(seconds(cost) / share), works_ ? kMost : kIdleMost);
+  return !counter_ ||
+         now - counter_->taken >= survey_counter_every(costs_->mean(DriverCall::energy), works_);
 }
 
 // A handle can come to mean another GPU, after a reset or when one fell off the bus.
@@ -533,6 +526,33 @@ Result<int> count_devices(const NvmlLibrary& library) {
   return static_cast<int>(count);
 }
 
+std::set<std::string> shared_uuids(std::vector<std::string> uuids) {
+  std::sort(uuids.begin(), uuids.end());
+  std::set<std::string> out;
+  for (auto at = uuids.begin(); (at = std::adjacent_find(at, uuids.end())) != uuids.end(); ++at)
+    out.insert(*at);
+  return out;
+}
+
+namespace {
+
+void fail_shared(NvmlDevices& devices) {
+  std::vector<std::string> uuids;
+  for (const auto& device : devices.opened) uuids.push_back(device->capability().id.uuid);
+  const auto shared = shared_uuids(std::move(uuids));
+  std::erase_if(devices.opened, [&](const std::unique_ptr<NvmlDevice>& device) {
+    const GpuId& id = device->capability().id;
+    if (!shared.contains(id.uuid)) return false;
+    const std::string why =
+        fmt::format("GPU {}: the driver gives its UUID {} to another GPU, too: it is not used",
+                    id.index, id.uuid);
+    devices.failed.push_back({id.index, Error{Errc::query_failed, why}});
+    return true;
+  });
+}
+
+}  // namespace
+
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
                                  const Clock& clock) {
   constexpr std::chrono::seconds kDeadline(10);
@@ -564,6 +584,7 @@ Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& libra
       devices.failed.push_back(
           {index, std::move(device).error().with(fmt::format("GPU {}", index))});
   }
+  fail_shared(devices);
   return devices;
 }
 

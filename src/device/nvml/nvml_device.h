@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -90,6 +92,9 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
 // How many GPUs there are. Errors: query_failed.
 Result<int> count_devices(const NvmlLibrary& library);
 
+// Those of the UUIDs that are there more than once.
+std::set<std::string> shared_uuids(std::vector<std::string> uuids);
+
 // A GPU that is there and cannot be opened.
 struct FailedGpu {
   int index;
@@ -103,7 +108,8 @@ struct NvmlDevices {
 
 // Opens every GPU of the machine, each on a thread of its own, so that one that hangs costs the
 // others 10 s: it counts as failed, and its thread, which uses `clock`, is left behind. Ascending
-// by index. Errors: query_failed when they cannot even be counted.
+// by index. GPUs that have the same UUID count as failed, too: nobody can say which of them a
+// setting would reach. Errors: query_failed when they cannot even be counted.
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
                                  const Clock& clock);
 

@@ -540,6 +540,26 @@ TEST_F(NvmlDeviceTest, OneGpuFailsAndTheOthersGoOn) {
             "GPU 1: nvmlDeviceGetHandleByIndex_v2: GPU is lost (NVML error 15)");
 }
 
+// Which of the two a setting would reach, nobody can say.
+TEST_F(NvmlDeviceTest, GpusThatShareAUuidAreNotUsed) {
+  for (int i = 0; i < 2; ++i) fake.add_gpu();
+  fake.gpus[2]->uuid = fake.gpus[0]->uuid;
+  const std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(StagedNvml::functions());
+  const auto devices = *list_devices(library, clock);
+  ASSERT_EQ(devices.opened.size(), 1u);
+  EXPECT_EQ(devices.opened[0]->capability().id.index, 1);
+  ASSERT_EQ(devices.failed.size(), 2u);
+  EXPECT_EQ(devices.failed[0].index, 0);
+  EXPECT_EQ(devices.failed[1].index, 2);
+  EXPECT_EQ(devices.failed[1].error.message, "GPU 2: the driver gives its UUID " +
+                                                 fake.gpus[0]->uuid +
+                                                 " to another GPU, too: it is not used");
+  const auto seen = *see_nvml_gpus(library, 10s);
+  ASSERT_EQ(seen.gpus.size(), 1u);
+  EXPECT_EQ(seen.gpus[0].id.index, 1);
+  EXPECT_EQ(seen.silent, (std::vector{0, 2}));
+}
+
 TEST_F(NvmlDeviceTest, AGpuIsOpenedByItsUuidWithoutACallToAnother) {
   fake.add_gpu();
   fake.failing = {{"open 0", Return::gpu_is_lost}};

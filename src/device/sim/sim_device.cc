@@ -14,6 +14,13 @@ SimDevice::SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed)
       random_(seed),
       counter_random_(seed ^ 0x7e4a47ULL) {}
 
+void SimDevice::charge_as_h200(double times) {
+  const auto costs = std::make_shared<DriverCosts>();
+  for (const DriverCall call : {DriverCall::energy, DriverCall::activity, DriverCall::processes})
+    costs->add(call, from_seconds(seconds(h200_cost(call)) * times));
+  costs_ = costs;
+}
+
 void SimDevice::advance() {
   if (!started_) {
     offset_ = clock_.now() - gpu_.now();

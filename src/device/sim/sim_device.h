@@ -33,6 +33,10 @@ class SimDevice final : public TelemetrySource, public ClockControl {
   SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed = 1);
 
   const Capability& capability() const override { return capability_; }
+  std::shared_ptr<const DriverCosts> costs() const override { return costs_; }
+  // From now on costs() says so many times what the calls of an H200's driver take. The calls
+  // themselves take nothing. Before a sampler is made of it.
+  void charge_as_h200(double times);
   Result<Sample> read(const ReadPlan& plan) override;
   Result<std::vector<GpuProcess>> processes() override;
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
@@ -70,8 +74,9 @@ class SimDevice final : public TelemetrySource, public ClockControl {
   SimGpu& gpu_;
   Clock& clock_;
   Capability capability_;
-  SharedModes modes_;  // of the chip; nobody changes them
-  Duration offset_{};  // the clock's time at the GPU's zero
+  std::shared_ptr<const DriverCosts> costs_;  // null: calls cost nothing
+  SharedModes modes_;                         // of the chip; nobody changes them
+  Duration offset_{};                         // the clock's time at the GPU's zero
   bool started_ = false;
   std::int64_t last_activity_window_ = 0;
   std::mt19937_64 random_;

@@ -166,6 +166,12 @@ void Fleet::add(OpenGpus opened) {
 GovernorOptions Fleet::options_of_governor() const {
   GovernorOptions out = governor_options(settings_);
   out.alive = options_.alive;
+  out.resumed = [this](Duration suspended) {
+    options_.log.info(
+        fmt::format("the machine was suspended for {:.0f} s: settings are written "
+                    "again",
+                    seconds(suspended)));
+  };
   return out;
 }
 

@@ -51,7 +51,8 @@ std::vector<Task> tasks_of(const AttributionBench& bench) {
     for (int i = 0; i < bench.seeds; ++i)
       out.push_back({at, AttributionRun{.scenario = bench.scenarios[at],
                                         .seed = bench.first_seed + static_cast<std::uint64_t>(i),
-                                        .length = bench.length}});
+                                        .length = bench.length,
+                                        .driver_cost = bench.driver_cost}});
   return out;
 }
 

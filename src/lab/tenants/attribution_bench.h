@@ -32,6 +32,7 @@ struct AttributionBench {
   int seeds = 8;
   Duration length = std::chrono::minutes(30);  // above 5 minutes: most figures are of what follows
   unsigned threads = 0;                        // 0: as many as there are cores
+  double driver_cost = 0;                      // as AttributionRun
 };
 
 struct MethodResult {

@@ -206,9 +206,9 @@ TEST(Metrics, AreInBaseUnits) {
     out[key] = value;
     return out;
   };
-  EXPECT_EQ(read.find("derate_gpu_throttled", with("reason", "power_cap")), 1);
+  EXPECT_EQ(read.find("derate_gpu_throttled", with("reason", "power_limit")), 1);
   EXPECT_EQ(read.find("derate_gpu_throttled", with("reason", "idle")), 0);
-  EXPECT_EQ(read.find("derate_gpu_throttle_seconds_total", with("reason", "power_cap")), 77);
+  EXPECT_EQ(read.find("derate_gpu_throttle_seconds_total", with("reason", "power_limit")), 77);
   EXPECT_EQ(read.find("derate_gpu_activity_ratio", with("unit", "tensor")), 0.63);
   EXPECT_EQ(read.find("derate_gpu_refusals_total", with("rule", "envelope")), 12);
   EXPECT_EQ(read.find("derate_gpu_policy_info", with("policy", "assure")), 1);

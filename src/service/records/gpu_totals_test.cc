@@ -92,7 +92,7 @@ TEST(GpuTotals, ThrottleSecondsByReason) {
   const GpuTotals& totals = rig.take();
   for (std::size_t i = 0; i < kThrottleReasons; ++i) {
     const std::string name = throttle_reasons()[i].name;
-    const bool held = name == "power cap" || name == "thermal (hardware)";
+    const bool held = name == "power limit" || name == "thermal (hardware)";
     EXPECT_EQ(totals.throttled[i], held ? Duration(1s) : Duration()) << name;
   }
 }
