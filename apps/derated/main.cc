@@ -74,11 +74,10 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
                       [&link](const DomainId& domain) { link.release(domain); },
                       [&link] { return link.take_lost(); }};
   out.fleet.log = log;
-  out.fleet.alive = [&link, last = Instant{}]() mutable {
-    const Instant now = SystemClock().now();
-    if (now - last < link.beat_every() / 2) return;
-    last = now;
-    link.beat();
+  // A round that goes well ends before the next beat is due.
+  out.fleet.alive = [&link] {
+    const Duration every = link.beat_every();
+    if (SystemClock().now() - link.beaten() > every + every / 4) link.beat();
   };
   out.config = config_source(options.config);
   out.token_file = token_file();
@@ -180,7 +179,7 @@ struct Parts {
   ControlServer* programs;  // null: there are none
   ApiServer* api;           // null: there is none
   EventLoop& loop;
-  Instant round_ended, beaten = {};
+  Instant round_ended = {};
   EventLoop::Timer next_round = {}, next_beat = {};
   std::string reported = {};      // the last status sent to the guard; empty: none yet
   Result<void> outcome = {};      // of the last round
@@ -220,15 +219,14 @@ void report_status(Parts& parts) {
 // The guard hears from the worker.
 void beat_at(Parts& parts, Duration next) {
   parts.link.beat();
-  parts.beaten = parts.clock.now();
-  parts.next_beat.set(parts.beaten + next);
+  parts.next_beat.set(parts.clock.now() + next);
 }
 
 // A beat that is due before the next round goes with this one: a machine that is idle wakes up
 // once.
 void beat_with_round(Parts& parts, Instant next_round) {
   const Duration every = parts.link.beat_every();
-  if (next_round - parts.beaten >= every) beat_at(parts, every + every / 4);
+  if (next_round - parts.link.beaten() >= every) beat_at(parts, every + every / 4);
 }
 
 void do_round(Parts& parts) {

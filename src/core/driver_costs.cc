@@ -25,7 +25,7 @@ Duration h200_cost(DriverCall call) {
 }
 
 Duration survey_counter_every(Duration cost, bool works) {
-  constexpr double kShare = 0.001, kIdleShare = 0.0002;  // of a core
+  constexpr double kShare = 0.0005, kIdleShare = 0.0002;  // of a core
   constexpr std::chrono::seconds kMost(10), kIdleMost(30);
   if (cost < kDearCall) return {};
   return works ? std::min<Duration>(from_seconds(seconds(cost) / kShare), kMost)

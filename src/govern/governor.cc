@@ -9,7 +9,7 @@ namespace derate {
 namespace {
 
 // The share of a core that the expensive fields of an observed GPU may take.
-constexpr double kObservedDriverShare = 0.0015;
+constexpr double kObservedDriverShare = 0.0008;
 
 }  // namespace
 

@@ -32,6 +32,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
+constexpr Duration kLongestWait = std::chrono::seconds(1);       // of that loop, while all is well
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
 constexpr Duration kMostBetweenBeats = std::chrono::seconds(1);
 constexpr Duration kTidyTime = std::chrono::seconds(1);
@@ -214,6 +215,7 @@ class Guard {
   struct Ending {
     std::optional<Instant> stop_asked, killed_at;
     std::optional<Instant> dead_at;  // since when the worker has been dead and not reaped
+    Instant looked_at{};             // when that was looked for
     bool left_behind = false;        // not reaped: one of its calls does not return
   } ending_;
   Instant last_beat_{};
@@ -273,9 +275,11 @@ void Guard::reap_worker() {
     worker_status_ = status;
     return;
   }
+  const Instant now = clock_.now();
+  if (now - ending_.looked_at < kBeatEvery) return;
+  ending_.looked_at = now;
   const auto ended = status_of_ended(worker_);
   if (!ended) return ending_.dead_at.reset();
-  const Instant now = clock_.now();
   if (!ending_.dead_at) ending_.dead_at = now;
   if (now - *ending_.dead_at < kBeatEvery) return;  // its threads may only just be ending
   worker_status_ = *ended;
@@ -413,7 +417,7 @@ void Guard::take(const Message& said) {
 
 // Waits for a signal or a message, not longer than `at_most`, and takes what came.
 void Guard::look_around(Duration at_most) {
-  const auto wait = std::clamp<Duration>(at_most, Duration::zero(), kBeatEvery);
+  const auto wait = std::clamp<Duration>(at_most, Duration::zero(), kLongestWait);
   std::array<pollfd, 2> wanted{{{signals_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}}};
   const Instant before = clock_.now();
   ::poll(wanted.data(), link_.valid() ? 2 : 1,
@@ -438,7 +442,8 @@ bool Guard::is_silent() {
 
 void Guard::supervise() {
   while (!worker_status_) {
-    look_around(kBeatEvery);
+    const bool quiet = !ending_.stop_asked && !ending_.killed_at && !ending_.dead_at;
+    look_around(quiet ? std::min(kLongestWait, options_.silence / 4) : kBeatEvery);
     const Instant now = clock_.now();
     if (ending_.killed_at) {
       if (now - *ending_.killed_at <= kDeathTime) continue;
@@ -698,6 +703,7 @@ void GuardLink::post(const GuardMessage& what) {
 }
 
 void GuardLink::beat() {
+  beaten_ = SystemClock().now();
   drop_stale();
   // A guard that has not read what was said before hears from the worker when it does.
   if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));

@@ -40,6 +40,8 @@ class GuardLink {
   // Reports that the worker lives; to be called each beat_every(), or a quarter of that later.
   void beat();
   Duration beat_every() const { return beat_every_; }
+  // When beat() was called last.
+  Instant beaten() const { return beaten_; }
   // Reports that the worker has begun its work, with a sentence about it. Called again if the
   // sentence changes.
   void ready(std::string_view status = {});
@@ -77,6 +79,7 @@ class GuardLink {
   UniqueFd socket_;
   std::string run_folder_;
   Duration beat_every_;
+  Instant beaten_{};
   std::uint32_t last_request_ = 0;
   std::vector<GuardMessage> waiting_;  // to be sent, in order
   std::optional<Instant> gave_up_;     // time of the last wait without an answer

@@ -34,8 +34,9 @@ double Sampler::stretch() const {
 
 // A need of the policy is kept, whatever it costs.
 Duration Sampler::paced(Field field, DriverCall call, Duration every) const {
-  // Without work there is no activity.
-  const std::chrono::seconds seldom(idle_ && field == Field::activity ? 30 : 10);
+  // Without work there is no activity, and power gives the energy.
+  const bool rests = idle_ && field != Field::tenants;
+  const std::chrono::seconds seldom(rests ? 30 : 10);
   if (costs_ == nullptr || costs_->mean(call) < kDearCall) return every;
   auto most = std::max<Duration>(every, seldom);
   for (const FieldNeed& need : needs_)

@@ -3,7 +3,7 @@
 late its rounds begin while one GPU's calls hang, and how long restoring takes. For people to run:
 it prints and judges nothing.
 
-    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S] [--driver-cpu]
+    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S] [--driver-cpu] [--work]
 """
 import argparse
 import json
@@ -21,15 +21,15 @@ GPUS = 8
 class House:
     """A server of simulated GPUs and a daemon over them, in a folder of their own."""
 
-    def __init__(self, build, folder, chip, driver_cpu):
-        self.build = build
+    def __init__(self, build, folder, chip, driver_cpu, policy):
+        self.build, self.policy = build, policy
         self.env = dict(os.environ, DERATE_SIM=f"{folder}/sim", DERATE_RUN_DIR=f"{folder}/run",
                         DERATE_STATE_DIR=f"{folder}/state", DERATE_CONFIG=f"{folder}/derate.toml",
                         DERATE_NVML_LIBRARY=f"{build}/fakenvml/libnvidia-ml.so.1")
         if driver_cpu:
             self.env["DERATE_SIM_CPU"] = "h200"
         Path(f"{folder}/derate.toml").write_text(
-            '[governor]\npolicy = "geepafs"\ngovern = true\n[policy.geepafs]\ntick = 0.1\n',
+            f'[governor]\npolicy = "{policy}"\ngovern = true\n[policy.geepafs]\ntick = 0.1\n',
             encoding="utf-8")
         self.processes = []
         self.start("derate", "sim", "serve", "--chip", chip, "--gpus", str(GPUS))
@@ -107,11 +107,16 @@ def main():
                         help="of /metrics; the history is kept all the time")
     parser.add_argument("--driver-cpu", action="store_true",
                         help="the stand-in's calls take the CPU time of an H200's driver")
+    parser.add_argument("--work", action="store_true",
+                        help="a job on each GPU, which assure governs; else all are idle")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         house = House(options.build.resolve(), folder, options.chip,
-                      options.driver_cpu)
+                      options.driver_cpu, "assure" if options.work else "geepafs")
         try:
+            if options.work:
+                for gpu in range(GPUS):
+                    house.start("derate", "sim", "job", "-i", str(gpu))
             measure(house, options)
         finally:
             house.end()
@@ -128,7 +133,8 @@ def measure(house, options):
         time.sleep(options.scrape_every)
         size = house.scrape()
     spent, took = cpu_seconds(pids) - before, time.monotonic() - start
-    print(f"{GPUS} x {options.chip}, geepafs at 10 Hz, guard and worker, {took:.0f} s, a history, "
+    what = "a job on each, assure" if options.work else "idle, geepafs at 10 Hz"
+    print(f"{GPUS} x {options.chip}, {what}, guard and worker, {took:.0f} s, a history, "
           f"a scrape of {size / 1e3:.0f} kB each {options.scrape_every:g} s")
     print(f"processor        {100 * spent / took:6.2f} % of one core")
     print(f"resident         {memory(pids, 'Rss'):6.1f} MiB (shared pages counted twice), "

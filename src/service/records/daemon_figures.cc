@@ -55,13 +55,13 @@ std::optional<std::uint64_t> descriptor_limit() {
 
 const DaemonFigures& DaemonMeter::figures() {
   const Instant now = clock_.now();
+  figures_.cpu = own_cpu();
+  figures_.started = started_;
   if (read_ && now - *read_ < kEvery) return figures_;
   read_ = now;
-  figures_ = {.cpu = own_cpu(),
-              .resident_bytes = own_memory(),
-              .open_descriptors = own_descriptors(),
-              .most_descriptors = descriptor_limit(),
-              .started = started_};
+  figures_.resident_bytes = own_memory();
+  figures_.open_descriptors = own_descriptors();
+  figures_.most_descriptors = descriptor_limit();
   return figures_;
 }
 

@@ -19,10 +19,10 @@ struct DaemonFigures {
 
 class DaemonMeter {
  public:
-  static constexpr Duration kEvery = std::chrono::seconds(1);
+  static constexpr Duration kEvery = std::chrono::seconds(10);
 
   explicit DaemonMeter(const Clock& clock) : clock_(clock), started_(clock.wall_now()) {}
-  // Read anew once in kEvery at most.
+  // CPU time is read at each call, the others once in kEvery at most.
   const DaemonFigures& figures();
 
  private:
