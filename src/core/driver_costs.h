@@ -35,6 +35,9 @@ Duration h200_cost(DriverCall call);
 // survey. `works`: a process works on the GPU.
 Duration survey_counter_every(Duration cost, bool works);
 
+// Sensors that cost less than this, together, are read at any pace.
+inline constexpr Duration kCostlySensors = std::chrono::microseconds(20);
+
 // Written by one thread, read by any.
 class DriverCosts {
  public:

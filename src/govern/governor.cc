@@ -93,12 +93,11 @@ Instant Governor::next_due() const {
 // decides anything by it.
 void Governor::pace_observed(GpuControlState& state, const std::optional<Sample>& sample) const {
   constexpr std::chrono::seconds kIdleFor(10), kIdlePeriod(1);
-  constexpr std::chrono::microseconds kCostly(20);
   const Instant now = clock_.now();
   if (!sample || sample->gpu_utilisation != Fraction(0)) state.worked = now;
   if (!state.worked) state.worked = now;
   const auto costs = state.gpu.source->costs();
-  const bool costly = costs != nullptr && costs->mean(DriverCall::sensors) >= kCostly;
+  const bool costly = costs != nullptr && costs->mean(DriverCall::sensors) >= kCostlySensors;
   const bool idle = costly && now - *state.worked >= kIdleFor;
   const Duration before = state.schedule.period;
   state.schedule.period = idle ? std::max<Duration>(state.gpu.tick, kIdlePeriod) : state.gpu.tick;

@@ -192,6 +192,31 @@ TEST_F(Attribution, AnIdleGpuIsWrittenSeldom) {
   EXPECT_GE(*written.rbegin(), (last_mj - *first_mj) * 60 / 72);
 }
 
+// ... and surveyed seldom, if its driver takes CPU time.
+TEST_F(Attribution, AGpuThatNobodyUsesIsSurveyedEachFiveSeconds) {
+  house.trouble(0).costs = std::make_shared<DriverCosts>();
+  house.trouble(0).costs->add(derate::DriverCall::sensors, 60us);
+  house.sim(0).stop();
+  const std::vector<GpuProcess> people =
+      *std::exchange(house.trouble(0).processes, std::vector<GpuProcess>{});
+  house.start();
+  house.run(20s);
+  readings = 0;
+  house.run(50s);
+  EXPECT_NEAR(readings, 10, 1);
+  house.work(0, "GeMM");
+  house.trouble(0).processes = people;
+  readings = 0;
+  house.run(3s);
+  EXPECT_GE(readings, 2);
+  house.run(7s);
+  EXPECT_GE(readings, 8);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const Bill bill = make_bill(kept(), BillBy::user);
+  EXPECT_EQ(bill.lines.size(), 2u);
+  EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
+}
+
 TEST_F(Attribution, AGpuThatIsLostIsToldOnceAndMissedTimeIsNotLost) {
   house.start();
   house.run(10s);

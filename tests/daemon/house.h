@@ -32,9 +32,10 @@ struct GpuTrouble {
   int open = 0;                        // how many devices have it open
   bool fails_to_list = false;          // the list of processes fails
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
-  std::string pci_bus_id = {};  // of a GPU that may be powered down; empty: it may not
-  int opened = 0, calls = 0;    // so far
-  SharedModes modes = {};       // empty: the maker's
+  std::string pci_bus_id = {};              // of a GPU that may be powered down; empty: it may not
+  int opened = 0, calls = 0;                // so far
+  SharedModes modes = {};                   // empty: the maker's
+  std::shared_ptr<DriverCosts> costs = {};  // null: calls cost nothing
 };
 
 // A call that is polled for, as NvmlSource makes them: what it answers is of the time when it was
@@ -64,6 +65,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   ~HouseDevice() override { --trouble_.open; }
 
   const Capability& capability() const override { return capability_; }
+  std::shared_ptr<const DriverCosts> costs() const override { return trouble_.costs; }
   Result<Sample> read(const ReadPlan& plan) override {
     if (trouble_.hangs) return stuck();
     auto sample = now().read(plan);

@@ -71,7 +71,10 @@ AttributionService::AttributedGpu& AttributionService::attributed_gpu(
 void AttributionService::watch(const std::string& uuid, const Sample& board) {
   if (!rules_) return;
   for (const auto& attributed : gpus_)
-    if (attributed->gpu.id().uuid == uuid) attributed->gpu.watch(board);
+    if (attributed->gpu.id().uuid == uuid) {
+      attributed->gpu.watch(board);
+      if (board.gpu_utilisation != Fraction(0)) attributed->empty_since.reset();
+    }
 }
 
 void AttributionService::saved(const std::string& uuid, const Saving& more) {
@@ -95,10 +98,22 @@ void AttributionService::end_savings() {
   saved_.clear();
 }
 
+// A GPU that nobody uses is surveyed less often where its driver takes CPU time. A reading with
+// work makes it due.
+bool AttributionService::is_due(const AttributedGpu& attributed, const Gpu& gpu) const {
+  constexpr std::chrono::seconds kEmptyFor(10), kEmptyEvery(5);
+  const auto costs = gpu.source->costs();
+  if (costs == nullptr || costs->mean(DriverCall::sensors) < kCostlySensors) return true;
+  const Instant now = clock_.now();
+  if (!attributed.begun || !attributed.empty_since) return true;
+  return now - *attributed.empty_since < kEmptyFor || now - *attributed.begun >= kEmptyEvery;
+}
+
 // One whose names are still looked for is passed over: its next tick is longer.
 void AttributionService::begin(AttributedGpu& attributed, const Gpu& gpu) {
   if (attributed.reading || attributed.read) return;
   gpu.source->start_tenancy();
+  attributed.begun = clock_.now();
   if (attributed.opening != gpu.opening) attributed.gpu.cut();
   attributed.opening = gpu.opening;
   attributed.reading = true;
@@ -120,6 +135,11 @@ void AttributionService::collect(AttributedGpu& attributed, const Gpu& gpu) {
     return;
   }
   attributed.read = **std::move(answer);
+  const bool empty = !attributed.read->mig && attributed.read->processes.empty();
+  if (!empty)
+    attributed.empty_since.reset();
+  else if (!attributed.empty_since)
+    attributed.empty_since = clock_.now();
   SaidJobs jobs;
   for (const GpuProcess& process : attributed.read->processes)
     if (auto job = job_of_(process.pid); !job.job.empty()) jobs[process.pid] = std::move(job);
@@ -169,7 +189,9 @@ void AttributionService::step(std::span<const Gpu> gpus) {
   if (due) {
     next_ = std::max(next_.value_or(now) + rules_->interval, now);
     // All begin before the first is asked: they answer side by side.
-    for (const Gpu& gpu : gpus) begin(attributed_gpu(*gpu.source), gpu);
+    for (const Gpu& gpu : gpus)
+      if (AttributedGpu& attributed = attributed_gpu(*gpu.source); is_due(attributed, gpu))
+        begin(attributed, gpu);
   }
   for (const Gpu& gpu : gpus) {
     AttributedGpu& attributed = attributed_gpu(*gpu.source);

@@ -91,6 +91,8 @@ class AttributionService {
     bool resumed = false;                  // resume() was called with its first reading
     std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
+    std::optional<Instant> empty_since;  // its surveys find no process, its readings no work
+    std::optional<Instant> begun;        // time of the last survey
     std::optional<Tenancy> read;
     std::future<TenantNames> names;                     // of `read`
     std::optional<Instant> logged;                      // that readings fail
@@ -103,6 +105,7 @@ class AttributionService {
   };
 
   AttributedGpu& attributed_gpu(const TelemetrySource& source);
+  bool is_due(const AttributedGpu& attributed, const Gpu& gpu) const;
   void begin(AttributedGpu& attributed, const Gpu& gpu);
   void collect(AttributedGpu& attributed, const Gpu& gpu);
   void take(AttributedGpu& attributed);
