@@ -37,6 +37,11 @@ HistoryStore::HistoryStore(std::string path, HistoryBounds bounds, OnError on_er
           .on_error = on_error_})) {}
 HistoryStore::~HistoryStore() = default;
 
+void HistoryStore::forget() {
+  series_.clear();
+  run_ms_.reset();
+}
+
 // Runs work(HistoryWriter&, run_ms), `run_ms` being the time of all runs.
 template <class F>
 auto HistoryStore::write(Duration ran, F&& work) {
@@ -46,14 +51,15 @@ auto HistoryStore::write(Duration ran, F&& work) {
   };
   const std::int64_t more_ms = std::max<std::int64_t>(0, whole_ms(ran) - whole_ms(counted_));
   auto done = file_->write([&](SQLite::Database& sqlite) {
-    if (std::exchange(generation_, file_->generation()) != file_->generation()) series_.clear();
+    if (std::exchange(generation_, file_->generation()) != file_->generation()) forget();
     HistoryWriter writer(sqlite, series_);
-    auto out = work(writer, writer.run_ms() + more_ms);
+    run_ms_ = (run_ms_ ? *run_ms_ : writer.run_ms()) + more_ms;
+    auto out = work(writer, *run_ms_);
     broken = writer.broken();
     return out;
   });
   if (!done.ok()) {
-    series_.clear();  // what was made is not in the file
+    forget();  // what was made is not in the file
     return done;
   }
   counted_ = std::max(counted_, ran);

@@ -96,6 +96,7 @@ class HistoryStore {
  private:
   template <class F>
   auto write(Duration ran, F&& work);
+  void forget();  // what is known of the file
 
   std::string path_;
   HistoryBounds bounds_;
@@ -103,6 +104,7 @@ class HistoryStore {
   std::unique_ptr<SqliteFile> file_;
   Duration counted_{};                               // of this run, and added to the time of all
   std::map<HistorySeriesKey, std::int64_t> series_;  // ids of the file of generation_
+  std::optional<std::int64_t> run_ms_;  // the time of all runs, in the file of generation_
   int generation_ = 0;
 };
 
