@@ -3,7 +3,7 @@
 
     foreign.py LIBRARY OPERATION...     lock:GPU:LOW:HIGH  reset:GPU  power:GPU:WATTS
                                         milliwatts:GPU:MILLIWATTS  memory:GPU:LOW:HIGH
-                                        application:GPU:MEMORY:SM  persistence:GPU  mig:GPU:0|1
+                                        application:GPU:MEMORY:SM  persistence:GPU:0|1  mig:GPU:0|1
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class Nvml:
         elif name == "application":
             self.call("nvmlDeviceSetApplicationsClocks", device, *values)
         elif name == "persistence":
-            self.call("nvmlDeviceSetPersistenceMode", device, 1)
+            self.call("nvmlDeviceSetPersistenceMode", device, *values)
         elif name == "mig":
             code = ctypes.c_uint()
             self.call("nvmlDeviceSetMigMode", device, values[0], ctypes.byref(code))

@@ -231,7 +231,7 @@ class House:
 
     def furnish(self, *more):
         """What another tool has set before Derate comes; the baseline of all comparisons."""
-        self.foreign(*(f"persistence:{gpu}" for gpu in range(len(self.uuids))),
+        self.foreign(*(f"persistence:{gpu}:1" for gpu in range(len(self.uuids))),
                      "power:0:280", "power:1:270", "lock:2:900:1200", "power:2:250", *more)
         self.note_baseline()
 

@@ -1574,6 +1574,63 @@ def _(house):
     return stop(house, daemon)
 
 
+class PowerFiles:
+    """Made-up /sys and /proc of GPUs that Linux may power down."""
+
+    def __init__(self, house):
+        self.folders = []
+        for gpu in range(len(house.uuids)):
+            bus = f"0000:{16 + gpu:02x}:00.0"  # as fakenvml numbers them
+            self.folders.append(house.folder / "sys/bus/pci/devices" / bus / "power")
+            self.folders[-1].mkdir(parents=True)
+            (self.folders[-1] / "control").write_text("auto\n")
+            driver = house.folder / "proc/driver/nvidia/gpus" / bus
+            driver.mkdir(parents=True)
+            (driver / "power").write_text("Runtime D3 status:          Enabled (fine-grained)\n")
+        self.environment = {"DERATE_SYSFS": str(house.folder / "sys"),
+                            "DERATE_PROC": str(house.folder / "proc")}
+        self.set("active")
+
+    def set(self, status):
+        for folder in self.folders:
+            (folder / "runtime_status").write_text(status + "\n")
+
+
+def has_driver_open(house, pid):
+    """Whether the process has a file or a socket of the stand-in open."""
+    served = str(house.folder / "sim")
+    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")
+             if os.path.islink(f"/proc/{pid}/fd/{fd}")]
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return any(link.startswith(served) for link in links) or f" {served}" in maps
+
+
+@row("derated.asleep", group=G_AROUND, fault="Linux powers the machine's GPUs down", who="derated",
+     when="while one is governed and nobody uses them", by="worker", limit=2,
+     outcome="given back and closed before it; governed again when another program wakes one")
+def _(house):
+    house.foreign(*(f"persistence:{gpu}:0" for gpu in range(len(house.uuids))))
+    house.note_baseline()
+    files = PowerFiles(house)
+    house.config_file.write_text(CONFIG + "[sampling]\nclose_idle_after_s = 2\n")
+    daemon = house.governing(extra=files.environment, capped=False)
+    worker = daemon.worker()
+    check(has_driver_open(house, worker), "the driver is not open: the test sees nothing")
+    house.until(lambda: not has_driver_open(house, worker), 20, "the driver is closed")
+    out = restored(house, now(), 1)
+    files.set("suspended")
+    house.until(lambda: house.state().get("asleep"), 10, "derated says that they are asleep")
+    check("asleep" in house.derate("status"), "derate status does not say it")
+    before = len(house.audit())
+    time.sleep(3)
+    check(not has_driver_open(house, worker), "derated opened the driver while they were asleep")
+    check(len(house.audit()) == before, "something was written while they were asleep")
+    files.set("active")
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed again")
+    stop(house, daemon)
+    return out
+
+
 # What people and programs ask while nobody answers: the words, the exit code, what must be said.
 CLIENTS_OF_HUNG = (
     (("status",), 15, "has said nothing for"),
