@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "advise_view.h"
 #include "apps/common/open_gpus.h"
@@ -9,6 +10,7 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "device/replay/trace_reader.h"
+#include "service/records/state_file.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
 
@@ -93,6 +95,18 @@ Result<std::vector<Watched>> watched(const AdviseOptions& options) {
   return watch(opened, options);
 }
 
+// By UUID, the policies of the GPUs that governors of this machine govern now.
+std::map<std::string, std::string> policies_in_force() {
+  SystemClock clock;
+  std::map<std::string, std::string> out;
+  for (const Json& state : read_states(clock))
+    for (const Json& gpu : state.value("gpus", Json::array()))
+      if (const std::string policy = gpu.value("policy", "");
+          !policy.empty() && !gpu.value("dry_run", false))
+        out[gpu.value("uuid", "")] = policy;
+  return out;
+}
+
 std::optional<Advice> advice_of_all(const std::vector<Watched>& gpus,
                                     const std::vector<AdvisedGpu>& advised) {
   std::vector<WorkEvidence> evidence;
@@ -121,8 +135,12 @@ Result<int> run_verb(const AdviseOptions& options) {
     return Error{Errc::invalid_argument,
                  "--one-job: there is one GPU; wanted are those of the job"};
   std::vector<AdvisedGpu> advised;
+  const bool live = options.traces.empty() && options.sim.chip.empty();
+  const auto policies = live ? policies_in_force() : std::map<std::string, std::string>();
   for (const Watched& each : gpus) {
     AdvisedGpu& one = advised.emplace_back(AdvisedGpu{each.capability.id, {}, {}});
+    if (const auto known = policies.find(each.capability.id.uuid); known != policies.end())
+      one.policy = known->second;
     one.evidence = gather_evidence(each.samples, each.capability);
     if (one.evidence) one.advice = advise(*one.evidence);
   }

@@ -23,7 +23,14 @@ std::string named_lines(const char* name, const std::string& text, std::size_t w
   return out;
 }
 
-std::string advice_lines(const Advice& advice, std::size_t number, std::size_t width) {
+// Whether the advice is to set the policy that governs already.
+bool is_done(std::string_view what, const std::string& policy) {
+  constexpr std::string_view kSet = "derate policy set ";
+  return !policy.empty() && what.find(fmt::format("{}{}", kSet, policy)) != std::string_view::npos;
+}
+
+std::string advice_lines(const Advice& advice, std::size_t number, std::size_t width,
+                         const std::string& policy = {}) {
   const FindingInfo& info = info_of(advice.finding);
   const Paint paint = advice.certainty == Certainty::sure ? Paint::good : Paint::warning;
   std::string out = fmt::format("{}. {}  {}\n", number, toned(info.title, Paint::strong),
@@ -32,6 +39,7 @@ std::string advice_lines(const Advice& advice, std::size_t number, std::size_t w
   out += named_lines("to win", advice.effect, width);
   const char* name = "try";
   for (const char* each : info.tries) {
+    if (is_done(each, policy)) continue;
     out += named_lines(name, each, width);
     name = "";
   }
@@ -58,12 +66,12 @@ std::string well_used(const WorkEvidence& e) {
 std::string gpu_text(const AdvisedGpu& each, std::size_t width) {
   std::string out =
       toned(fmt::format("GPU {}", gpu_cell(each.gpu.index, each.gpu.uuid)), Paint::accent) + "  " +
-      each.gpu.name + "\n";
+      each.gpu.name + (each.policy.empty() ? "" : ", governed by " + each.policy) + "\n";
   if (!each.evidence) return out + "Too few readings to say anything: watch it for longer.\n";
   if (each.advice.empty())
     return out + fmt::format("Nothing to advise: {}.\n", well_used(*each.evidence));
   for (std::size_t i = 0; i < each.advice.size(); ++i)
-    out += advice_lines(each.advice[i], i + 1, width);
+    out += advice_lines(each.advice[i], i + 1, width, each.policy);
   if (!each.evidence->sees_inside)
     out += named_lines("note",
                        "no activity counters were read (Hopper and later have them): "
@@ -72,10 +80,11 @@ std::string gpu_text(const AdvisedGpu& each, std::size_t width) {
   return out;
 }
 
-Json one_advice_json(const Advice& advice) {
+Json one_advice_json(const Advice& advice, const std::string& policy = {}) {
   const FindingInfo& info = info_of(advice.finding);
   Json tries = Json::array();
-  for (const char* each : info.tries) tries.push_back(each);
+  for (const char* each : info.tries)
+    if (!is_done(each, policy)) tries.push_back(each);
   return {{"finding", info.name},
           {"title", info.title},
           {"certainty", to_string(advice.certainty)},
@@ -128,9 +137,11 @@ Json advice_json(const std::vector<AdvisedGpu>& gpus, const std::optional<Advice
   if (of_all) out["of_all"] = one_advice_json(*of_all);
   for (const AdvisedGpu& each : gpus) {
     Json one = {{"index", each.gpu.index}, {"uuid", each.gpu.uuid}, {"name", each.gpu.name}};
+    if (!each.policy.empty()) one["policy"] = each.policy;
     if (each.evidence) one["evidence"] = evidence_json(*each.evidence);
     one["advice"] = Json::array();
-    for (const Advice& advice : each.advice) one["advice"].push_back(one_advice_json(advice));
+    for (const Advice& advice : each.advice)
+      one["advice"].push_back(one_advice_json(advice, each.policy));
     out["gpus"].push_back(std::move(one));
   }
   mark_simulated(out["gpus"]);

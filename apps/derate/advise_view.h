@@ -17,6 +17,7 @@ struct AdvisedGpu {
   GpuId gpu;
   std::optional<WorkEvidence> evidence;  // empty: too few readings
   std::vector<Advice> advice;            // the dearest first
+  std::string policy = {};               // that governs it; empty: none, or not known
 };
 
 std::string advice_text(const std::vector<AdvisedGpu>& gpus, const std::optional<Advice>& of_all,

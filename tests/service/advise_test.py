@@ -52,6 +52,13 @@ class Advise(service.Machine):
         self.assertEqual(ask(self.socket, "/v1/advice?gpu=9").status, 404)
         self.assertEqual(ask(self.socket, "/v1/advice?gpu=0,1").status, 400)
 
+    def test_a_governed_gpu_is_not_advised_to_be_governed(self):
+        wait_for(lambda: "assure" in self.derate("status").stdout, "what governs it")
+        gpus = json.loads(self.derate("advise", "--for", "5s", "--json").stdout)["gpus"]
+        self.assertEqual([gpu.get("policy") for gpu in gpus], ["assure", None, None])
+        tries = [each for advice in gpus[GOVERNED]["advice"] for each in advice["tries"]]
+        self.assertFalse([each for each in tries if "policy set assure" in each], tries)
+
     def history(self, *options):
         return self.derate("advise", "--history", *options)
 
