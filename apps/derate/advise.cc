@@ -95,15 +95,16 @@ Result<std::vector<Watched>> watched(const AdviseOptions& options) {
   return watch(opened, options);
 }
 
-// By UUID, the policies of the GPUs that governors of this machine govern now.
+// By UUID, which policies of this machine's governors govern GPUs now; "": the GPU is observed.
 std::map<std::string, std::string> policies_in_force() {
   SystemClock clock;
   std::map<std::string, std::string> out;
-  for (const Json& state : read_states(clock))
-    for (const Json& gpu : state.value("gpus", Json::array()))
-      if (const std::string policy = gpu.value("policy", "");
-          !policy.empty() && !gpu.value("dry_run", false))
-        out[gpu.value("uuid", "")] = policy;
+  for (const Json& state : read_states(clock)) {
+    const auto gpus = state.find("gpus");
+    if (gpus == state.end()) continue;
+    for (const Json& gpu : *gpus)
+      if (!true_at(gpu, "dry_run")) out[text_at(gpu, "uuid")] = text_at(gpu, "policy");
+  }
   return out;
 }
 

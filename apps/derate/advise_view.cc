@@ -23,12 +23,6 @@ std::string named_lines(const char* name, const std::string& text, std::size_t w
   return out;
 }
 
-// Whether the advice is to set the policy that governs already.
-bool is_done(std::string_view what, const std::string& policy) {
-  constexpr std::string_view kSet = "derate policy set ";
-  return !policy.empty() && what.find(fmt::format("{}{}", kSet, policy)) != std::string_view::npos;
-}
-
 std::string advice_lines(const Advice& advice, std::size_t number, std::size_t width,
                          const std::string& policy = {}) {
   const FindingInfo& info = info_of(advice.finding);
@@ -38,8 +32,7 @@ std::string advice_lines(const Advice& advice, std::size_t number, std::size_t w
   out += named_lines("because", advice.evidence, width);
   out += named_lines("to win", advice.effect, width);
   const char* name = "try";
-  for (const char* each : info.tries) {
-    if (is_done(each, policy)) continue;
+  for (const std::string& each : tries_under(policy, advice.finding)) {
     out += named_lines(name, each, width);
     name = "";
   }
@@ -82,16 +75,13 @@ std::string gpu_text(const AdvisedGpu& each, std::size_t width) {
 
 Json one_advice_json(const Advice& advice, const std::string& policy = {}) {
   const FindingInfo& info = info_of(advice.finding);
-  Json tries = Json::array();
-  for (const char* each : info.tries)
-    if (!is_done(each, policy)) tries.push_back(each);
   return {{"finding", info.name},
           {"title", info.title},
           {"certainty", to_string(advice.certainty)},
           {"lost_ratio", advice.lost.value()},
           {"evidence", advice.evidence},
           {"effect", advice.effect},
-          {"tries", std::move(tries)},
+          {"tries", tries_under(policy, advice.finding)},
           {"page", info.page}};
 }
 

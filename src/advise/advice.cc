@@ -141,6 +141,14 @@ const FindingInfo& info_of(Finding finding) {
   return kCatalogue[at];
 }
 
+std::vector<std::string> tries_under(std::string_view policy, Finding finding) {
+  const std::string set = "derate policy set " + std::string(policy);
+  std::vector<std::string> out;
+  for (const std::string_view each : info_of(finding).tries)
+    if (policy.empty() || each.find(set) == std::string_view::npos) out.emplace_back(each);
+  return out;
+}
+
 const char* to_string(Certainty certainty) {
   return certainty == Certainty::sure ? "sure" : "likely";
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "advise/work_evidence.h"
@@ -42,6 +43,9 @@ struct FindingInfo {
 };
 std::span<const FindingInfo> finding_catalogue();
 const FindingInfo& info_of(Finding finding);
+// The tries of a finding on a GPU that `policy` governs, without the advice to set that policy.
+// An empty policy: nobody governs the GPU.
+std::vector<std::string> tries_under(std::string_view policy, Finding finding);
 
 // sure: the figures are far from any other reading of them; likely: the first guess of an expert.
 enum class Certainty : std::uint8_t { likely, sure };

@@ -101,6 +101,22 @@ TEST(Advise, OfWorkThatFillsTheGpuNothing) {
   EXPECT_EQ(first_of(minute([](Instant time, int) { return busy(time); })), "");
 }
 
+TEST(Advise, ThePolicyInForceIsNotAdvised) {
+  const auto sets_assure = [](std::string_view policy, Finding finding) {
+    const std::vector<std::string> tries = tries_under(policy, finding);
+    EXPECT_FALSE(tries.empty());
+    return std::any_of(tries.begin(), tries.end(), [](const std::string& each) {
+      return each.find("policy set assure") != std::string::npos;
+    });
+  };
+  for (const Finding finding : {Finding::heat, Finding::power_limit, Finding::memory}) {
+    EXPECT_TRUE(sets_assure("", finding));
+    EXPECT_TRUE(sets_assure("geepafs", finding));
+    EXPECT_FALSE(sets_assure("assure", finding));
+  }
+  EXPECT_EQ(tries_under("assure", Finding::host), tries_under("", Finding::host));
+}
+
 TEST(Advise, OfTooFewReadingsNothingIsSaid) {
   std::vector<Sample> samples;
   EXPECT_FALSE(gather_evidence(samples, chip()));

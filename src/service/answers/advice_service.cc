@@ -10,7 +10,7 @@
 namespace derate {
 namespace {
 
-AdviceView view_of(const Advice& advice) {
+AdviceView view_of(const Advice& advice, std::string_view policy) {
   const FindingInfo& info = info_of(advice.finding);
   return {.finding = info.name,
           .title = info.title,
@@ -18,7 +18,7 @@ AdviceView view_of(const Advice& advice) {
           .lost_ratio = advice.lost.value(),
           .evidence = advice.evidence,
           .effect = advice.effect,
-          .tries = {info.tries.begin(), info.tries.end()},
+          .tries = tries_under(policy, advice.finding),
           .page = info.page};
 }
 
@@ -77,7 +77,9 @@ Result<AdviceAnswer> AdviceService::answer(const AdviceRead& request) {
   if (!evidence) return out;
   out.working_ratio = evidence->working.value();
   out.activity_counters = evidence->sees_inside;
-  for (const Advice& advice : advise(*evidence)) out.advice.push_back(view_of(advice));
+  const PolicyAssignment* by = gpu.policy();
+  const char* policy = by != nullptr && !by->dry_run ? by->policy.info->name : "";
+  for (const Advice& advice : advise(*evidence)) out.advice.push_back(view_of(advice, policy));
   return out;
 }
 
