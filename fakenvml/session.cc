@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "core/driver_costs.h"
 
 namespace derate::fakenvml {
 namespace {
@@ -173,30 +174,31 @@ Return enter_unfaulted(Call& call) {
   return call.client->alive() ? Return::success : Return::gpu_is_lost;
 }
 
-// $DERATE_SIM_CPU=h200: calls take the CPU time that an H200's driver took for them (580.159.04,
-// two kernels at work; docs/real-gpu.md). For benches.
+// Of GPM; a reading takes one such call and one of nvmlGpmMetricsGet.
+constexpr Duration kGpmSample = std::chrono::microseconds(170);
+// Power, clocks, utilisation, temperature and throttle reasons took 40 to 70 us together.
+constexpr Duration kOtherCall = std::chrono::microseconds(6);
+
 struct CallCpu {
   std::string_view function;
-  std::chrono::microseconds cpu;
+  Duration cpu;
 };
 constexpr CallCpu kH200[] = {
-    {"nvmlDeviceGetTotalEnergyConsumption", std::chrono::microseconds(4500)},
-    {"nvmlDeviceGetProcessUtilization", std::chrono::microseconds(2900)},
-    {"nvmlDeviceGetProcessesUtilizationInfo", std::chrono::microseconds(2900)},
-    {"nvmlGpmMetricsGet", std::chrono::microseconds(1200)},
-    {"nvmlGpmSampleGet", std::chrono::microseconds(170)},
+    {"nvmlDeviceGetTotalEnergyConsumption", h200_cost(DriverCall::energy)},
+    {"nvmlDeviceGetProcessUtilization", h200_cost(DriverCall::utilisation)},
+    {"nvmlDeviceGetProcessesUtilizationInfo", h200_cost(DriverCall::utilisation)},
+    {"nvmlGpmMetricsGet", h200_cost(DriverCall::activity) - kGpmSample},
+    {"nvmlGpmSampleGet", kGpmSample},
 };
 
-// Of power, clocks, utilisation, temperature and throttle reasons together it took 40 to 70 us.
-constexpr std::chrono::microseconds kOtherCall(6);
-
+// $DERATE_SIM_CPU=h200: calls take the CPU time of an H200's driver. For benches.
 void spend_cpu(std::string_view function) {
   static const bool spends = [] {
     const char* const chip = ::secure_getenv("DERATE_SIM_CPU");
     return chip != nullptr && std::string_view(chip) == "h200";
   }();
   if (!spends) return;
-  std::chrono::microseconds cpu = kOtherCall;
+  Duration cpu = kOtherCall;
   for (const CallCpu& call : kH200)
     if (call.function == function) cpu = call.cpu;
   for (const Duration end = thread_cpu_time() + cpu; thread_cpu_time() < end;) {

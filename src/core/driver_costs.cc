@@ -10,20 +10,6 @@ const char* to_string(DriverCall call) {
   return kNames[static_cast<std::size_t>(call)];
 }
 
-Duration h200_cost(DriverCall call) {
-  using std::chrono::microseconds;
-  switch (call) {
-    case DriverCall::energy:
-      return microseconds(4500);
-    case DriverCall::utilisation:
-      return microseconds(2900);
-    case DriverCall::activity:
-      return microseconds(1600);
-    default:
-      return {};
-  }
-}
-
 Duration survey_counter_every(Duration cost, bool works) {
   constexpr double kShare = 0.0005, kIdleShare = 0.0002;  // of a core
   constexpr std::chrono::seconds kMost(10), kIdleMost(30);

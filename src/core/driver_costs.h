@@ -26,16 +26,21 @@ const char* to_string(DriverCall call);
 // A call that takes less is made whenever it is useful.
 inline constexpr Duration kDearCall = std::chrono::microseconds(500);
 
-// The CPU time of such a call by an H200's driver, 580.159.04 (docs/real-gpu.md), of GPM by an
-// H100's; zero where it is not dear.
-Duration h200_cost(DriverCall call);
+// The CPU time of a dear call by an H200's driver, 580.159.04 (docs/real-gpu.md), of GPM by an
+// H100's; zero for other calls. In the header for the stand-in NVML, which links no more than base.
+constexpr Duration h200_cost(DriverCall call) {
+  using std::chrono::microseconds;
+  if (call == DriverCall::energy) return microseconds(4500);
+  if (call == DriverCall::utilisation) return microseconds(2900);
+  return call == DriverCall::activity ? microseconds(1600) : microseconds(0);
+}
 
-// From one reading of the energy counter to the next in surveys of tenants, at that cost a reading:
-// between two readings power gives the energy (attrib/samples/paced_counter.h). Zero: in each
-// survey. `works`: a process works on the GPU.
+// The time from one reading of the energy counter to the next in surveys of tenants, if a reading
+// takes `cost`. Between two readings power gives the energy (attrib/samples/paced_counter.h). Zero:
+// each survey reads it. `works`: a process works on the GPU.
 Duration survey_counter_every(Duration cost, bool works);
 
-// Sensors that cost less than this, together, are read at any pace.
+// Sensors that take less than this together are read at any pace.
 inline constexpr Duration kCostlySensors = std::chrono::microseconds(20);
 
 // Written by one thread, read by any.
