@@ -549,6 +549,8 @@ void fail_shared(NvmlDevices& devices) {
     devices.failed.push_back({id.index, Error{Errc::query_failed, why}});
     return true;
   });
+  std::sort(devices.failed.begin(), devices.failed.end(),
+            [](const FailedGpu& a, const FailedGpu& b) { return a.index < b.index; });
 }
 
 }  // namespace
