@@ -917,8 +917,8 @@ void add_lab_attribution(CommandLine& line, CLI::App& lab) {
   verb.add_option("--minutes", options.minutes, "Length of a run, simulated")
       ->check(CLI::Range(6, 1440));
   add_value(verb, "--driver-cost", "TIMES", options.driver_cost,
-            "The driver takes so many times the CPU time of an H200's, and the energy counter is "
-            "read as seldom as there; default: 0, in each tick")
+            "The driver's calls take so many times the CPU time of an H200's, and surveys read the "
+            "energy counter less often; default: 0, each tick reads it")
       ->check(CLI::Range(0.0, 100.0));
   end_verb(verb, options,
            {"derate lab attribution", "derate lab attribution --scenario A,B --seeds 2",

@@ -215,8 +215,8 @@ void visit_stress(auto& e, auto& visit) {
   stress("heartbeat_every_s", "s", "the work says exactly how far it is that often; 0: never",
          e.heartbeat_every_s, 0, 3600);
   stress("driver_cost", "",
-         "the driver takes so many times the CPU time of an H200's (docs/real-gpu.md), and Derate "
-         "reads what is dear as seldom as there; 0: nothing",
+         "the driver's calls take so many times the CPU time of an H200's (docs/real-gpu.md), and "
+         "Derate reads dear sensors less often; 0: they take none",
          e.driver_cost, 0, 100);
   visit_counter_stress(e, visit);
   visit_clock_stress(e, visit);

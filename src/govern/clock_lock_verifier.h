@@ -27,7 +27,7 @@ class ClockLockVerifier {
   static constexpr Duration kPatience = std::chrono::seconds(2);
 
   // `supported`: the GPU's SM clocks, ascending. `minimum_is_a_request`: the driver may let the
-  // clock fall below the lock, so that a lower clock proves nothing (Blackwell, by
+  // clock fall below the lock, and a lower clock proves nothing (Blackwell:
   // open-gpu-kernel-modules#1314).
   explicit ClockLockVerifier(std::span<const Megahertz> supported,
                              bool minimum_is_a_request = false)

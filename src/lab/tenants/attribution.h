@@ -84,7 +84,7 @@ struct AttributionRun {
   const TenantScenario* scenario = nullptr;
   std::uint64_t seed = 1;
   Duration length = std::chrono::minutes(30);
-  double driver_cost = 0;  // of an H200's: the counter is read as seldom as there; 0: in each tick
+  double driver_cost = 0;  // of an H200's: surveys read the counter less often; 0: each tick does
 };
 
 // Every method by its name; the learned ones "(4)" and "(all)" by how many workloads they were
