@@ -1,0 +1,290 @@
+#include "device/dcgm/dcgm_engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <set>
+
+namespace derate {
+namespace {
+
+using dcgm::EntityKind;
+using dcgm::FieldId;
+using dcgm::Return;
+
+constexpr std::pair<FieldId, std::optional<Fraction> Activity::*> kShares[] = {
+    {dcgm::field::kGraphics, &Activity::graphics},
+    {dcgm::field::kSm, &Activity::sm},
+    {dcgm::field::kTensor, &Activity::tensor},
+    {dcgm::field::kDram, &Activity::dram},
+};
+
+// Shares overshoot 1 a little. Values far above are none: of MIG instances before DCGM 4 (SM
+// activity above 1, dcgm-exporter#152), blanks, garbage.
+constexpr double kMostShare = 1.1;
+constexpr std::size_t kEntitiesAtOnce = 32;
+constexpr unsigned int kConnectTimeoutMs = 2000;
+
+bool is_ours(FieldId field) {
+  return std::any_of(std::begin(kShares), std::end(kShares),
+                     [&](const auto& each) { return each.first == field; });
+}
+
+// An engine need not terminate a text that fills its buffer.
+template <std::size_t Size>
+std::string text_of(const char (&buffer)[Size]) {
+  std::string out(buffer, std::find(buffer, buffer + Size, '\0'));
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  return out;
+}
+
+std::optional<DcgmShare> share_of(const dcgm::FieldValue& value) {
+  constexpr std::int64_t kLatest = 4'102'444'800'000'000;  // the year 2100
+  if (!is_ours(value.field) || value.status != static_cast<int>(Return::ok) ||
+      value.type != dcgm::kDouble)
+    return std::nullopt;
+  const double share = value.value.real;
+  if (!(share >= 0 && share <= kMostShare)) return std::nullopt;
+  if (value.microseconds <= 0 || value.microseconds > kLatest) return std::nullopt;
+  return DcgmShare{{value.kind, value.entity},
+                   value.field,
+                   Fraction(std::min(1.0, share)),
+                   WallTime(std::chrono::microseconds(value.microseconds))};
+}
+
+// Of "version:4.6.0;arch:x86_64;...".
+std::string version_in(const std::string& text) {
+  constexpr std::string_view kKey = "version:";
+  const std::size_t begin = text.find(kKey);
+  if (begin == std::string::npos) return {};
+  const std::size_t from = begin + kKey.size();
+  return text.substr(from, text.find(';', from) - from);
+}
+
+// Those of our fields that the group has.
+std::vector<FieldId> ours_of(const dcgm::MetricGroup& group) {
+  std::vector<FieldId> out;
+  const std::size_t count = std::min<std::size_t>(group.count, std::size(group.fields));
+  std::copy_if(group.fields, group.fields + count, std::back_inserter(out), is_ours);
+  return out;
+}
+
+}  // namespace
+
+std::vector<FieldId> fields_of_one_pass(std::span<const dcgm::MetricGroup> groups) {
+  std::set<FieldId> out;
+  std::set<std::uint16_t> majors;
+  for (const auto& group : groups) majors.insert(group.major);
+  for (const std::uint16_t major : majors) {
+    std::vector<FieldId> most;
+    for (const auto& group : groups) {
+      if (group.major != major) continue;
+      auto fields = ours_of(group);
+      std::erase_if(fields, [&](FieldId field) { return out.contains(field); });
+      if (fields.size() > most.size()) most = std::move(fields);
+    }
+    out.insert(most.begin(), most.end());
+  }
+  return {out.begin(), out.end()};
+}
+
+std::vector<DcgmShare> sound_shares(std::span<const dcgm::FieldValue> values) {
+  std::vector<DcgmShare> out;
+  for (const auto& value : values)
+    if (const auto share = share_of(value)) out.push_back(*share);
+  return out;
+}
+
+std::optional<DcgmActivity> activity_of(std::span<const DcgmShare> shares, Duration period) {
+  if (shares.empty()) return std::nullopt;
+  DcgmActivity out;
+  for (const auto& each : shares) out.time = std::max(out.time, each.time);
+  for (const auto& each : shares) {
+    if (out.time - each.time >= period) continue;
+    for (const auto& [field, member] : kShares)
+      if (each.field == field) out.activity.*member = each.share;
+  }
+  return out;
+}
+
+Result<std::unique_ptr<DcgmEngine>> DcgmEngine::connect(std::shared_ptr<const DcgmLibrary> library,
+                                                        const DcgmAddress& address) {
+  const bool unix_socket = address.host.empty();
+  dcgm::ConnectParams params{.version = dcgm::version_of<dcgm::ConnectParams>(2),
+                             .timeout_ms = kConnectTimeoutMs,
+                             .address_is_unix_socket = unix_socket ? 1u : 0u};
+  const std::string where = unix_socket ? address.path : to_string(address);
+  dcgm::Handle handle = 0;
+  const Return code = library->functions().connect(where.c_str(), &params, &handle);
+  if (code != Return::ok) return library->error(code, "dcgmConnect_v2").with(to_string(address));
+  std::unique_ptr<DcgmEngine> engine(new DcgmEngine(std::move(library), handle));
+  dcgm::VersionInfo version{.version = dcgm::version_of<dcgm::VersionInfo>(2)};
+  if (engine->library_->functions().engine_version(handle, &version) == Return::ok)
+    engine->version_ = version_in(text_of(version.text));
+  TRY(engine->find_gpus());
+  return engine;
+}
+
+DcgmEngine::~DcgmEngine() { library_->functions().disconnect(handle_); }
+
+Result<void> DcgmEngine::check(Return code, const char* call) const {
+  if (code != Return::ok) return library_->error(code, call);
+  return {};
+}
+
+// The engine's numbers are not NVML's. A UUID that two GPUs have names none of them.
+Result<void> DcgmEngine::find_gpus() {
+  unsigned int ids[dcgm::kMostGpus] = {};
+  int count = 0;
+  TRY(check(library_->functions().all_gpus(handle_, ids, &count), "dcgmGetAllSupportedDevices"));
+  const auto found = static_cast<std::size_t>(std::clamp<int>(count, 0, dcgm::kMostGpus));
+  if (found == 0) return {};
+  std::vector<dcgm::Entity> entities;
+  for (std::size_t i = 0; i < found; ++i) entities.push_back({EntityKind::gpu, ids[i]});
+  std::vector<dcgm::FieldValue> values(found);
+  FieldId uuid = dcgm::field::kUuid;
+  TRY(check(library_->functions().latest_values(handle_, entities.data(),
+                                                static_cast<unsigned int>(found), &uuid, 1,
+                                                dcgm::kLiveData, values.data()),
+            "dcgmEntitiesGetLatestValues"));
+  std::set<std::string> shared;
+  for (const auto& value : values) {
+    if (value.kind != EntityKind::gpu || value.field != dcgm::field::kUuid ||
+        value.status != static_cast<int>(Return::ok) || value.type != dcgm::kText)
+      continue;
+    const std::string text = text_of(value.value.text);
+    if (!gpus_.emplace(text, value.entity).second) shared.insert(text);
+  }
+  for (const auto& text : shared) gpus_.erase(text);
+  return {};
+}
+
+Result<std::vector<FieldId>> DcgmEngine::find_fields(unsigned int gpu) {
+  dcgm::MetricGroups groups{};
+  groups.version = dcgm::version_of<dcgm::MetricGroups>(3);
+  groups.gpu = gpu;
+  TRY(check(library_->functions().metric_groups(handle_, &groups),
+            "dcgmProfGetSupportedMetricGroups"));
+  const std::size_t count = std::min<std::size_t>(groups.count, std::size(groups.groups));
+  auto fields = fields_of_one_pass({groups.groups, count});
+  if (fields.empty())
+    return Error{Errc::not_supported, "the host engine measures no activity of this GPU"};
+  return fields;
+}
+
+std::vector<DcgmEngine::Part> DcgmEngine::find_parts(const std::string& uuid, unsigned int gpu) {
+  std::vector<Part> out = {{{EntityKind::gpu, gpu}, std::nullopt}};
+  const auto tree = std::make_unique<dcgm::Hierarchy>();
+  tree->version = dcgm::version_of<dcgm::Hierarchy>(2);
+  if (library_->functions().hierarchy(handle_, tree.get()) != Return::ok) return out;
+  const std::size_t count = std::min<std::size_t>(tree->count, std::size(tree->entries));
+  for (const auto& entry : std::span(tree->entries, count)) {
+    if (entry.entity.kind != EntityKind::gpu_instance || entry.parent.kind != EntityKind::gpu ||
+        entry.parent.id != gpu || text_of(entry.gpu_uuid) != uuid)
+      continue;
+    out.push_back({entry.entity, static_cast<int>(entry.gpu_instance)});
+  }
+  return out;
+}
+
+// All clients of an engine share the names of groups.
+std::string DcgmEngine::next_name() { return fmt::format("derate-{}-{}", ::getpid(), ++names_); }
+
+Result<dcgm::FieldGroup> DcgmEngine::group_of(const std::vector<FieldId>& fields) {
+  if (const auto known = field_groups_.find(fields); known != field_groups_.end())
+    return known->second;
+  constexpr int kTries = 8;  // a process that had this number may have left its names
+  Return code = Return::duplicate_key;
+  dcgm::FieldGroup group{};
+  for (int i = 0; i < kTries && code == Return::duplicate_key; ++i)
+    code = library_->functions().fields_create(handle_, static_cast<int>(fields.size()),
+                                               fields.data(), next_name().c_str(), &group);
+  TRY(check(code, "dcgmFieldGroupCreate"));
+  field_groups_[fields] = group;
+  return group;
+}
+
+Result<dcgm::Group> DcgmEngine::group_of(const std::vector<Part>& parts) {
+  dcgm::Group group{};
+  TRY(check(
+      library_->functions().group_create(handle_, dcgm::kEmptyGroup, next_name().c_str(), &group),
+      "dcgmGroupCreate"));
+  for (const Part& part : parts) {
+    const Return code =
+        library_->functions().group_add(handle_, group, part.entity.kind, part.entity.id);
+    if (code == Return::ok) continue;
+    library_->functions().group_destroy(handle_, group);
+    return library_->error(code, "dcgmGroupAddEntity");
+  }
+  return group;
+}
+
+Result<void> DcgmEngine::watch(const std::string& uuid, Duration period) {
+  const auto gpu = gpus_.find(uuid);
+  if (gpu == gpus_.end())
+    return Error{Errc::not_found, uuid + ": the host engine does not have this GPU"};
+  Watched fresh{.parts = find_parts(uuid, gpu->second), .fields = {}, .period = period};
+  const auto before = watched_.find(uuid);
+  if (before != watched_.end() && before->second.parts == fresh.parts &&
+      before->second.period == period)
+    return {};
+  unwatch(uuid);
+  fresh.fields = TRY(find_fields(gpu->second));
+  const dcgm::FieldGroup fields = TRY(group_of(fresh.fields));
+  fresh.group = TRY(group_of(fresh.parts));
+  const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
+  constexpr double kKeepSeconds = 5;
+  constexpr int kKeepAll = 0;
+  const Return code = library_->functions().watch(handle_, fresh.group, fields, microseconds,
+                                                  kKeepSeconds, kKeepAll);
+  if (code != Return::ok) {
+    library_->functions().group_destroy(handle_, fresh.group);
+    return library_->error(code, "dcgmWatchFields");
+  }
+  watched_[uuid] = std::move(fresh);
+  return {};
+}
+
+void DcgmEngine::unwatch(const std::string& uuid) {
+  const auto found = watched_.find(uuid);
+  if (found == watched_.end()) return;
+  const auto fields = field_groups_.find(found->second.fields);
+  if (fields != field_groups_.end())
+    library_->functions().unwatch(handle_, found->second.group, fields->second);
+  library_->functions().group_destroy(handle_, found->second.group);
+  watched_.erase(found);
+}
+
+Result<std::vector<DcgmReading>> DcgmEngine::read() {
+  std::vector<dcgm::Entity> entities;
+  std::set<FieldId> union_of_fields;
+  for (const auto& [uuid, gpu] : watched_) {
+    for (const Part& part : gpu.parts) entities.push_back(part.entity);
+    union_of_fields.insert(gpu.fields.begin(), gpu.fields.end());
+  }
+  std::vector<FieldId> fields(union_of_fields.begin(), union_of_fields.end());
+  values_.assign(entities.size() * fields.size(), dcgm::FieldValue{});
+  for (std::size_t at = 0; at < entities.size(); at += kEntitiesAtOnce) {
+    const std::size_t count = std::min(kEntitiesAtOnce, entities.size() - at);
+    const Return code = library_->functions().latest_values(
+        handle_, entities.data() + at, static_cast<unsigned int>(count), fields.data(),
+        static_cast<unsigned int>(fields.size()), 0, values_.data() + at * fields.size());
+    const bool nothing_yet = code == Return::no_data || code == Return::stale_data;
+    if (!nothing_yet) TRY(check(code, "dcgmEntitiesGetLatestValues"));
+  }
+  // By what each value names: an answer in another order is as good.
+  std::map<dcgm::Entity, std::vector<DcgmShare>> shares;
+  for (const DcgmShare& share : sound_shares(values_)) shares[share.entity].push_back(share);
+  std::vector<DcgmReading> out;
+  for (const auto& [uuid, gpu] : watched_)
+    for (const Part& part : gpu.parts)
+      if (const auto found = activity_of(shares[part.entity], gpu.period))
+        out.push_back({uuid, part.gpu_instance, found->activity, found->time});
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,80 @@
+#include "device/dcgm/dcgm_source.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+// After this long without work the engine measures the GPU no more.
+constexpr Duration kIdleAfter = 10s;
+// A caller that needs activity this seldom gets the means of whole seconds.
+constexpr Duration kSeldom = 600ms;
+
+// After a fault of the GPU the counters of DCGM may stay 0 (NVIDIA/DCGM#303), and a window that was
+// missed is stored as 0 (#169).
+bool contradicts(const Activity& activity, const std::optional<Fraction>& utilisation) {
+  const auto shares = activity_shares();
+  const bool nothing = std::all_of(shares.begin(), shares.end(), [&](const ActivityShare& share) {
+    return (activity.*share.member).value_or(Fraction(0)) == Fraction(0);
+  });
+  return nothing && utilisation && *utilisation > Fraction(0);
+}
+
+}  // namespace
+
+DcgmSource::DcgmSource(std::unique_ptr<TelemetrySource> inner, std::shared_ptr<DcgmReader> reader)
+    : inner_(std::move(inner)), reader_(std::move(reader)), uuid_(inner_->capability().id.uuid) {}
+
+Result<Sample> DcgmSource::read(const ReadPlan& plan) {
+  Sample sample = TRY(inner_->read(plan));
+  note_work(sample);
+  if (plan.activity && !has(sample, Field::activity)) fill(sample);
+  return sample;
+}
+
+// A utilisation that is not known may be work.
+void DcgmSource::note_work(const Sample& sample) {
+  if (sample.gpu_utilisation != Fraction(0)) worked_ = sample.time;
+}
+
+void DcgmSource::fill(Sample& sample) {
+  const auto before = std::exchange(requested_, sample.time);
+  if (!worked_ || sample.time - *worked_ > kIdleAfter) return;
+  const bool seldom = before && sample.time - *before >= kSeldom;
+  reader_->need(uuid_, seldom ? kDcgmSlowPeriod : kDcgmQuickPeriod);
+  const auto news = reader_->newest({uuid_, std::nullopt});
+  // Each period is given once, as each window of GPM is.
+  if (!news || (given_ && news->taken <= *given_)) return;
+  if (contradicts(news->activity, sample.gpu_utilisation)) return;
+  given_ = news->taken;
+  sample.activity = news->activity;
+  sample.read_apart.push_back({Field::activity, std::min(news->taken, sample.time), "dcgm"});
+}
+
+Tenancy DcgmSource::filled(Tenancy tenancy) {
+  note_work(tenancy.board);
+  if (!tenancy.mig || !worked_ || tenancy.board.time - *worked_ > kIdleAfter) return tenancy;
+  const bool lacking =
+      std::any_of(tenancy.instances.begin(), tenancy.instances.end(),
+                  [](const auto& instance) { return instance.activity == Activity{}; });
+  if (!lacking) return tenancy;
+  reader_->need(uuid_, requested_ ? kDcgmQuickPeriod : kDcgmSlowPeriod);
+  for (auto& instance : tenancy.instances) {
+    if (instance.activity != Activity{}) continue;
+    if (const auto news = reader_->newest({uuid_, instance.id})) instance.activity = news->activity;
+  }
+  return tenancy;
+}
+
+Result<Tenancy> DcgmSource::tenancy() { return filled(TRY(inner_->tenancy())); }
+
+std::optional<Result<Tenancy>> DcgmSource::poll_tenancy() {
+  auto polled = inner_->poll_tenancy();
+  if (!polled || !polled->ok()) return polled;
+  return Result<Tenancy>(filled(*std::move(*polled)));
+}
+
+}  // namespace derate

@@ -1,0 +1,99 @@
+// The newest activity of GPUs by DCGM's host engine: connects, has the engine measure the GPUs that
+// somebody needs, reads, and begins anew when the engine has gone. Calls may block: dcgm_thread.h
+// has them made on a thread of their own.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/dcgm/dcgm_engine.h"
+
+namespace derate {
+
+// 100 ms is the shortest period that DCGM measures soundly (NVIDIA/DCGM#310). A second costs the
+// GPU's programs less.
+inline constexpr Duration kDcgmQuickPeriod = std::chrono::milliseconds(100);
+inline constexpr Duration kDcgmSlowPeriod = std::chrono::seconds(1);
+
+// A need of a GPU's activity: how often and until when.
+struct DcgmNeed {
+  Duration period{};
+  Instant until{};
+};
+using DcgmNeeds = std::map<std::string, DcgmNeed>;  // by UUID
+
+// Activity of an entity over a period that ended at `taken`.
+struct DcgmNews {
+  Activity activity;
+  Instant taken{};
+  Duration period{};
+};
+
+// The whole of a GPU, or a MIG instance of it by NVML's number.
+using DcgmPart = std::pair<std::string, std::optional<int>>;
+
+struct DcgmState {
+  std::string engine;   // "4.6.0 at 127.0.0.1:5555"; empty: not connected
+  std::string problem;  // why not; empty: connected, or nobody needs it
+  std::map<DcgmPart, DcgmNews> news;
+  std::map<std::string, std::string> gpu_problems;  // by UUID: why there is no news of it
+};
+
+class DcgmWatcher {
+ public:
+  struct Connected {
+    std::unique_ptr<DcgmEngine> engine;
+    DcgmAddress address;
+  };
+  using Connect = std::function<Result<Connected>()>;
+
+  // `clock` outlives it.
+  DcgmWatcher(Connect connect, const Clock& clock) : connect_(std::move(connect)), clock_(clock) {}
+
+  // One look: what is known after it is state(). Returns when the next one is due.
+  Instant look(const DcgmNeeds& needs);
+  const DcgmState& state() const { return state_; }
+
+ private:
+  struct GpuWatch {
+    Duration period{};
+    Instant renew_at{};  // watched again then: instances come and go
+    bool works = false;
+    Instant renewed{};  // when a new value came last, or when it was begun
+  };
+  // The last values of an entity.
+  struct Seen {
+    WallTime time{};
+    Activity activity;
+    int repeats = 0;  // how often new values were the same to the last bit
+  };
+  void connect(Instant now);
+  void lose(Instant now, const Error& error);
+  Result<void> keep_watches(const DcgmNeeds& needs, Instant now);
+  Result<void> keep_watch(const std::string& uuid, Duration period, Instant now);
+  void note(const DcgmReading& reading);
+  void drop_old(Instant now);
+  void note_silent(Instant now);
+  Instant next_look(Instant now) const;
+
+  Connect connect_;
+  const Clock& clock_;
+  std::unique_ptr<DcgmEngine> engine_;
+  Instant connect_at_{};
+  int failures_ = 0;  // to connect, one after the other
+  std::map<std::string, GpuWatch> watches_;
+  std::map<DcgmPart, Seen> seen_;
+  DcgmState state_;
+};
+
+// Connects to the first of the addresses where a host engine of root or of this user listens.
+// Errors: those of check_listeners(), the library and the engine.
+Result<DcgmWatcher::Connected> connect_dcgm(const std::vector<DcgmAddress>& addresses);
+
+}  // namespace derate
