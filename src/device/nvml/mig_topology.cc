@@ -48,7 +48,7 @@ Result<std::optional<MigDevice>> read_device(const NvmlLibrary& library, nvml::D
   code = nvml.uuid(handle, uuid, nvml::kUuidSize);
   if (went(code)) return std::optional<MigDevice>();
   if (code != Return::success) return library.error(code, "nvmlDeviceGetUUID");
-  out.uuid = nvml_text(uuid);
+  out.uuid = buffer_text(uuid);
   return std::optional(std::move(out));
 }
 
@@ -73,7 +73,7 @@ std::vector<nvml::InstanceInfo> list_infos(const NvmlFunctions& nvml, nvml::Devi
 }
 
 void apply(GpuInstance& out, const nvml::InstanceProfile& profile) {
-  out.profile = profile_of(nvml_text(profile.name));
+  out.profile = profile_of(buffer_text(profile.name));
   out.slices = static_cast<int>(profile.slices);
   out.multiprocessors = static_cast<int>(profile.multiprocessors);
   out.memory_bytes = static_cast<double>(profile.memory_mib) * kBytesPerMib;
@@ -93,7 +93,7 @@ GpuInstance instance_of(const NvmlFunctions& nvml, std::span<const MigDevice> de
   GpuInstance out{.id = static_cast<int>(devices.front().gpu_instance)};
   char name[nvml::kNameSize] = {};
   if (nvml.name && nvml.name(devices.front().handle, name, nvml::kNameSize) == Return::success)
-    out.profile = profile_of(nvml_text(name));
+    out.profile = profile_of(buffer_text(name));
   nvml::Attributes sum{};
   for (const MigDevice& device : devices) {
     nvml::Attributes one{};
@@ -111,7 +111,7 @@ GpuInstance instance_of(const NvmlFunctions& nvml, std::span<const MigDevice> de
         static_cast<int>(std::lround(static_cast<double>(sum.multiprocessors) * out.slices /
                                      static_cast<double>(sum.compute_instance_slices)));
   for (const nvml::InstanceProfile& profile : profiles.list)
-    if (!out.profile.empty() && profile_of(nvml_text(profile.name)) == out.profile)
+    if (!out.profile.empty() && profile_of(buffer_text(profile.name)) == out.profile)
       apply(out, profile);
   return out;
 }
@@ -214,7 +214,7 @@ Result<std::string> gpu_of_mig_device(const NvmlLibrary& library, const std::str
     if (!devices.ok() || nvml.uuid(device, own, nvml::kUuidSize) != Return::success) continue;
     if (std::any_of(devices->begin(), devices->end(),
                     [&](const MigDevice& each) { return each.uuid == uuid; }))
-      return nvml_text(own);
+      return buffer_text(own);
   }
   return Error{Errc::not_found, uuid + ": no GPU has a MIG instance of that UUID"};
 }
@@ -223,7 +223,7 @@ bool still_there(const NvmlLibrary& library, const MigTopology& topology) {
   return std::all_of(topology.devices.begin(), topology.devices.end(), [&](const auto& device) {
     char uuid[nvml::kUuidSize] = {};
     return library.functions().uuid(device.handle, uuid, nvml::kUuidSize) == Return::success &&
-           nvml_text(uuid) == device.uuid;
+           buffer_text(uuid) == device.uuid;
   });
 }
 

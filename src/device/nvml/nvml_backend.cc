@@ -66,12 +66,12 @@ Result<SeenGpu> see_gpu(const NvmlLibrary& library, int index) {
   if (code != nvml::Return::success) return library.error(code, "nvmlDeviceGetUUID");
   SeenGpu out;
   out.id.index = index;
-  out.id.uuid = nvml_text(uuid);
+  out.id.uuid = buffer_text(uuid);
   NvmlCalls calls(library);
   if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
-    out.id.name = nvml_text(name);
+    out.id.name = buffer_text(name);
   if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
-    out.id.pci_bus_id = nvml_text(pci.bus_id);
+    out.id.pci_bus_id = buffer_text(pci.bus_id);
   if (calls.ok("nvmlDeviceGetMinorNumber", nvml.minor_number, device, &minor))
     out.minor = static_cast<int>(minor);
   see_instances(library, device, out);

@@ -1,5 +1,5 @@
-// Helpers of the NVML readers of one GPU: calls that remember their outcome, lists of a length that
-// the driver alone knows, texts that may lack their terminating zero.
+// Helpers of the NVML readers of one GPU: calls that remember their outcome, and lists of a length
+// that the driver alone knows.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,10 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "core/driver_costs.h"
+#include "device/buffer_text.h"
 #include "device/nvml/nvml_library.h"
 
 namespace derate {
-
-// A driver need not terminate a text that fills its buffer. Characters that would control a
-// terminal or break a line of a report become '?'.
-template <std::size_t Size>
-std::string nvml_text(const char (&buffer)[Size]) {
-  std::string out(buffer, std::find(buffer, buffer + Size, '\0'));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  return out;
-}
 
 // A share in percent. Counters overshoot 100 a little; values far above it are no readings (DCGM's
 // blank values, garbage).

@@ -159,9 +159,9 @@ void find_identity(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device dev
   nvml::PciInfo pci{};
   unsigned int architecture = 0;
   if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
-    out.id.name = nvml_text(name);
+    out.id.name = buffer_text(name);
   if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
-    out.id.pci_bus_id = nvml_text(pci.bus_id);
+    out.id.pci_bus_id = buffer_text(pci.bus_id);
   if (calls.ok("nvmlDeviceGetArchitecture", nvml.architecture, device, &architecture))
     out.architecture = architecture_of(architecture);
   if (const ChipFacts* facts = facts_of_product(out.id.name)) {
@@ -223,7 +223,7 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
   calls.check("nvmlDeviceGetUUID", code);
   Capability& capability = device->capability_;
   capability.id.index = index;
-  capability.id.uuid = nvml_text(uuid);
+  capability.id.uuid = buffer_text(uuid);
   find_identity(calls, nvml, handle, capability);
   find_clocks(calls, nvml, handle, capability);
   find_limits(calls, nvml, handle, capability);
@@ -435,10 +435,10 @@ Result<void> NvmlDevice::check_identity() const {
   char uuid[nvml::kUuidSize] = {};
   const Return code = library_->functions().uuid(device_, uuid, nvml::kUuidSize);
   if (code != Return::success) return library_->error(code, "nvmlDeviceGetUUID");
-  if (nvml_text(uuid) == capability_.id.uuid) return {};
+  if (buffer_text(uuid) == capability_.id.uuid) return {};
   return Error{Errc::gpu_lost,
                fmt::format("GPU {} was {} and is {} now: nothing is written to it",
-                           capability_.id.index, capability_.id.uuid, nvml_text(uuid))};
+                           capability_.id.index, capability_.id.uuid, buffer_text(uuid))};
 }
 
 Result<void> NvmlDevice::check_supported(Megahertz clock) const {

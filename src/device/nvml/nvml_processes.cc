@@ -132,7 +132,7 @@ Result<ProcessTable> read_table(const NvmlLibrary& library, std::span<const Proc
 std::string process_name(const NvmlFunctions& nvml, unsigned int pid) {
   char name[256] = {};
   if (nvml.process_name != nullptr && nvml.process_name(pid, name, sizeof name) == Return::success)
-    return nvml_text(name);
+    return buffer_text(name);
   std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
   std::string line;
   std::getline(file, line);
