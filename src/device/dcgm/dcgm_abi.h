@@ -165,7 +165,6 @@ struct DcgmFunctions {
   DcgmCall<dcgm::Handle, dcgm::Group> group_destroy = nullptr;
   DcgmCall<dcgm::Handle, int, const dcgm::FieldId*, const char*, dcgm::FieldGroup*> fields_create =
       nullptr;
-  DcgmCall<dcgm::Handle, dcgm::FieldGroup> fields_destroy = nullptr;
   // Microseconds between values, seconds that a value is kept, and how many are.
   DcgmCall<dcgm::Handle, dcgm::Group, dcgm::FieldGroup, long long, double, int> watch = nullptr;
   DcgmCall<dcgm::Handle, dcgm::Group, dcgm::FieldGroup> unwatch = nullptr;

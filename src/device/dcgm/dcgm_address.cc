@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 
 #include "base/text.h"
 #include "device/dcgm/dcgm_abi.h"
@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kLoopback[] = {"127.0.0.1", "localhost"};
 
-// The local addresses at which a connection to 127.0.0.1 arrives, as the kernel's tables have them
-// (on little-endian machines): that one or any, of IPv4 and of IPv6 that takes IPv4, too.
+// A connection to 127.0.0.1 arrives at these local addresses: at that one or any, of IPv4 and of
+// IPv6 that takes IPv4, too. Written as the kernel's tables have them on little-endian machines.
 constexpr std::string_view kArrivals[] = {
     "0100007F", "00000000", "0000000000000000FFFF00000100007F", "00000000000000000000000000000000"};
 constexpr std::string_view kListening = "0A";

@@ -32,8 +32,8 @@ std::string to_string(const DcgmAddress& address);
 std::vector<uid_t> listeners_of(const DcgmAddress& address,
                                 const std::string& proc_net = "/proc/self/net");
 
-// Of root and of `own`, the user of this process, what an engine says is used. Errors: not_found
-// where nobody listens; no_permission naming another user.
+// Accepts listeners of root and of `own`, the user of this process. Errors: not_found if nobody
+// listens; no_permission, which names another user.
 Result<void> check_listeners(const DcgmAddress& address, const std::vector<uid_t>& listeners,
                              uid_t own);
 

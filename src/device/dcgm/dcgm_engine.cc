@@ -8,6 +8,8 @@
 #include <iterator>
 #include <set>
 
+#include "device/buffer_text.h"
+
 namespace derate {
 namespace {
 
@@ -22,8 +24,8 @@ constexpr std::pair<FieldId, std::optional<Fraction> Activity::*> kShares[] = {
     {dcgm::field::kDram, &Activity::dram},
 };
 
-// Shares overshoot 1 a little. Values far above are none: of MIG instances before DCGM 4 (SM
-// activity above 1, dcgm-exporter#152), blanks, garbage.
+// A counter overshoots 1 a little. A larger value is a blank, or SM activity of a MIG instance
+// before DCGM 4 (dcgm-exporter#152).
 constexpr double kMostShare = 1.1;
 constexpr std::size_t kEntitiesAtOnce = 32;
 constexpr unsigned int kConnectTimeoutMs = 2000;
@@ -31,15 +33,6 @@ constexpr unsigned int kConnectTimeoutMs = 2000;
 bool is_ours(FieldId field) {
   return std::any_of(std::begin(kShares), std::end(kShares),
                      [&](const auto& each) { return each.first == field; });
-}
-
-// An engine need not terminate a text that fills its buffer.
-template <std::size_t Size>
-std::string text_of(const char (&buffer)[Size]) {
-  std::string out(buffer, std::find(buffer, buffer + Size, '\0'));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  return out;
 }
 
 std::optional<DcgmShare> share_of(const dcgm::FieldValue& value) {
@@ -124,7 +117,7 @@ Result<std::unique_ptr<DcgmEngine>> DcgmEngine::connect(std::shared_ptr<const Dc
   std::unique_ptr<DcgmEngine> engine(new DcgmEngine(std::move(library), handle));
   dcgm::VersionInfo version{.version = dcgm::version_of<dcgm::VersionInfo>(2)};
   if (engine->library_->functions().engine_version(handle, &version) == Return::ok)
-    engine->version_ = version_in(text_of(version.text));
+    engine->version_ = version_in(buffer_text(version.text));
   TRY(engine->find_gpus());
   return engine;
 }
@@ -156,7 +149,7 @@ Result<void> DcgmEngine::find_gpus() {
     if (value.kind != EntityKind::gpu || value.field != dcgm::field::kUuid ||
         value.status != static_cast<int>(Return::ok) || value.type != dcgm::kText)
       continue;
-    const std::string text = text_of(value.value.text);
+    const std::string text = buffer_text(value.value.text);
     if (!gpus_.emplace(text, value.entity).second) shared.insert(text);
   }
   for (const auto& text : shared) gpus_.erase(text);
@@ -184,25 +177,32 @@ std::vector<DcgmEngine::Part> DcgmEngine::find_parts(const std::string& uuid, un
   const std::size_t count = std::min<std::size_t>(tree->count, std::size(tree->entries));
   for (const auto& entry : std::span(tree->entries, count)) {
     if (entry.entity.kind != EntityKind::gpu_instance || entry.parent.kind != EntityKind::gpu ||
-        entry.parent.id != gpu || text_of(entry.gpu_uuid) != uuid)
+        entry.parent.id != gpu || buffer_text(entry.gpu_uuid) != uuid)
       continue;
     out.push_back({entry.entity, static_cast<int>(entry.gpu_instance)});
   }
   return out;
 }
 
-// All clients of an engine share the names of groups.
-std::string DcgmEngine::next_name() { return fmt::format("derate-{}-{}", ::getpid(), ++names_); }
+// All clients of an engine share the names of groups. A process that had this number before may
+// have left its names there.
+template <class Create>
+Return DcgmEngine::create_named(Create create) {
+  constexpr int kTries = 8;
+  Return code = Return::duplicate_key;
+  for (int i = 0; i < kTries && code == Return::duplicate_key; ++i)
+    code = create(fmt::format("derate-{}-{}", ::getpid(), ++names_).c_str());
+  return code;
+}
 
 Result<dcgm::FieldGroup> DcgmEngine::group_of(const std::vector<FieldId>& fields) {
   if (const auto known = field_groups_.find(fields); known != field_groups_.end())
     return known->second;
-  constexpr int kTries = 8;  // a process that had this number may have left its names
-  Return code = Return::duplicate_key;
   dcgm::FieldGroup group{};
-  for (int i = 0; i < kTries && code == Return::duplicate_key; ++i)
-    code = library_->functions().fields_create(handle_, static_cast<int>(fields.size()),
-                                               fields.data(), next_name().c_str(), &group);
+  const Return code = create_named([&](const char* name) {
+    return library_->functions().fields_create(handle_, static_cast<int>(fields.size()),
+                                               fields.data(), name, &group);
+  });
   TRY(check(code, "dcgmFieldGroupCreate"));
   field_groups_[fields] = group;
   return group;
@@ -210,9 +210,10 @@ Result<dcgm::FieldGroup> DcgmEngine::group_of(const std::vector<FieldId>& fields
 
 Result<dcgm::Group> DcgmEngine::group_of(const std::vector<Part>& parts) {
   dcgm::Group group{};
-  TRY(check(
-      library_->functions().group_create(handle_, dcgm::kEmptyGroup, next_name().c_str(), &group),
-      "dcgmGroupCreate"));
+  const Return created = create_named([&](const char* name) {
+    return library_->functions().group_create(handle_, dcgm::kEmptyGroup, name, &group);
+  });
+  TRY(check(created, "dcgmGroupCreate"));
   for (const Part& part : parts) {
     const Return code =
         library_->functions().group_add(handle_, group, part.entity.kind, part.entity.id);
@@ -234,13 +235,13 @@ Result<void> DcgmEngine::watch(const std::string& uuid, Duration period) {
     return {};
   unwatch(uuid);
   fresh.fields = TRY(find_fields(gpu->second));
-  const dcgm::FieldGroup fields = TRY(group_of(fresh.fields));
+  fresh.field_group = TRY(group_of(fresh.fields));
   fresh.group = TRY(group_of(fresh.parts));
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
   constexpr double kKeepSeconds = 5;
   constexpr int kKeepAll = 0;
-  const Return code = library_->functions().watch(handle_, fresh.group, fields, microseconds,
-                                                  kKeepSeconds, kKeepAll);
+  const Return code = library_->functions().watch(handle_, fresh.group, fresh.field_group,
+                                                  microseconds, kKeepSeconds, kKeepAll);
   if (code != Return::ok) {
     library_->functions().group_destroy(handle_, fresh.group);
     return library_->error(code, "dcgmWatchFields");
@@ -252,9 +253,7 @@ Result<void> DcgmEngine::watch(const std::string& uuid, Duration period) {
 void DcgmEngine::unwatch(const std::string& uuid) {
   const auto found = watched_.find(uuid);
   if (found == watched_.end()) return;
-  const auto fields = field_groups_.find(found->second.fields);
-  if (fields != field_groups_.end())
-    library_->functions().unwatch(handle_, found->second.group, fields->second);
+  library_->functions().unwatch(handle_, found->second.group, found->second.field_group);
   library_->functions().group_destroy(handle_, found->second.group);
   watched_.erase(found);
 }
@@ -276,7 +275,7 @@ Result<std::vector<DcgmReading>> DcgmEngine::read() {
     const bool nothing_yet = code == Return::no_data || code == Return::stale_data;
     if (!nothing_yet) TRY(check(code, "dcgmEntitiesGetLatestValues"));
   }
-  // By what each value names: an answer in another order is as good.
+  // Each value names its entity: the order of the answer does not matter.
   std::map<dcgm::Entity, std::vector<DcgmShare>> shares;
   for (const DcgmShare& share : sound_shares(values_)) shares[share.entity].push_back(share);
   std::vector<DcgmReading> out;

@@ -1,5 +1,5 @@
-// A connection to a running DCGM host engine: which GPUs it has, what it measures for us, and the
-// newest values.
+// A connection to a running DCGM host engine: the GPUs that it has, what it measures for us, and
+// the newest values.
 #pragma once
 
 #include <map>
@@ -22,28 +22,29 @@ namespace derate {
 struct DcgmReading {
   std::string uuid;                 // of the GPU
   std::optional<int> gpu_instance;  // of a MIG instance, NVML's number; empty: the whole GPU
-  Activity activity;  // graphics, sm, tensor, dram; what is blank or no share is empty
+  Activity activity;  // graphics, sm, tensor, dram; empty: the engine has no sound value
   WallTime time{};    // of the newest value, as the engine says
 };
 
-// Of the fields that `groups` lists, the ones to measure: the most that fit into one pass.
-// Ascending by number.
+// Selects as many of our four fields from `groups` as one pass can measure. Ascending by number.
 std::vector<dcgm::FieldId> fields_of_one_pass(std::span<const dcgm::MetricGroup> groups);
 
-// A share of an entity that is one: no blank, no error, between 0 and 1.
+// A value that passed the checks: its status is ok, it is not blank, and it is a share in [0, 1].
 struct DcgmShare {
   dcgm::Entity entity;
   dcgm::FieldId field = 0;
   Fraction share{};
   WallTime time{};
 };
+// Returns the values of our four fields that pass; a share up to 1.1 counts as 1.
 std::vector<DcgmShare> sound_shares(std::span<const dcgm::FieldValue> values);
 
-// The shares of one entity together. One that is a period older than the newest is left out.
 struct DcgmActivity {
   Activity activity;
-  WallTime time{};  // of the newest
+  WallTime time{};  // of the newest share
 };
+// Combines the shares of one entity. It leaves out each share that is a period older than the
+// newest. Empty: there are no shares.
 std::optional<DcgmActivity> activity_of(std::span<const DcgmShare> shares, Duration period);
 
 // Every call may block for as long as the engine likes; one thread at a time makes them.
@@ -66,9 +67,9 @@ class DcgmEngine {
   // does not have; not_supported where it cannot measure activity; busy while another process has
   // the profiling hardware; io when the connection is lost.
   Result<void> watch(const std::string& uuid, Duration period);
-  // The engine stops; a GPU that is not watched is fine.
+  // Has the engine stop; does nothing for a GPU that is not watched.
   void unwatch(const std::string& uuid);
-  // The newest values of all that is watched, in one round trip for each 32 entities.
+  // Reads the newest values of all watched entities, in one round trip for each 32 of them.
   // Errors: those of the library.
   Result<std::vector<DcgmReading>> read();
 
@@ -82,6 +83,7 @@ class DcgmEngine {
     std::vector<Part> parts;  // the GPU first
     std::vector<dcgm::FieldId> fields;
     dcgm::Group group{};
+    dcgm::FieldGroup field_group{};
     Duration period{};
   };
 
@@ -93,7 +95,8 @@ class DcgmEngine {
   std::vector<Part> find_parts(const std::string& uuid, unsigned int gpu);
   Result<dcgm::FieldGroup> group_of(const std::vector<dcgm::FieldId>& fields);
   Result<dcgm::Group> group_of(const std::vector<Part>& parts);
-  std::string next_name();
+  template <class Create>
+  dcgm::Return create_named(Create create);
 
   std::shared_ptr<const DcgmLibrary> library_;
   dcgm::Handle handle_;
@@ -102,7 +105,7 @@ class DcgmEngine {
   std::map<std::string, Watched> watched_;
   std::map<std::vector<dcgm::FieldId>, dcgm::FieldGroup> field_groups_;
   std::vector<dcgm::FieldValue> values_;  // room for an answer
-  int names_ = 0;                         // given so far
+  int names_ = 0;                         // tried so far
 };
 
 }  // namespace derate

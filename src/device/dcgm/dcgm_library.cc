@@ -39,7 +39,6 @@ constexpr DcgmSymbol kSymbols[] = {
     symbol<&F::group_add>("dcgmGroupAddEntity"),
     symbol<&F::group_destroy>("dcgmGroupDestroy"),
     symbol<&F::fields_create>("dcgmFieldGroupCreate"),
-    symbol<&F::fields_destroy>("dcgmFieldGroupDestroy"),
     symbol<&F::watch>("dcgmWatchFields"),
     symbol<&F::unwatch>("dcgmUnwatchFields"),
     symbol<&F::latest_values>("dcgmEntitiesGetLatestValues"),

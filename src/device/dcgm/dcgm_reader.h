@@ -23,9 +23,9 @@ class DcgmReader {
   // Waits 2 s for a call that has not come back.
   ~DcgmReader();
 
-  // Needs the GPU's activity for the next ten seconds, or three periods.
+  // Has the engine measure the GPU for the next ten seconds. A need that continues is renewed.
   void need(const std::string& uuid, Duration period);
-  // Never older than two of its periods, however long a call hangs; empty: there is none.
+  // Returns news that is at most two of its periods old, also while a call hangs.
   std::optional<DcgmNews> newest(const DcgmPart& part) const;
 
   struct Status {

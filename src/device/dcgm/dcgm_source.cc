@@ -10,8 +10,9 @@ using namespace std::chrono_literals;
 
 // After this long without work the engine measures the GPU no more.
 constexpr Duration kIdleAfter = 10s;
-// A caller that needs activity this seldom gets the means of whole seconds.
-constexpr Duration kSeldom = 600ms;
+// Requests that are this far apart get the means of whole seconds. The quick period stays on for
+// kQuickFor, as each change of the period costs the engine a new watch.
+constexpr Duration kSeldom = 600ms, kQuickFor = 10s;
 
 // After a fault of the GPU the counters of DCGM may stay 0 (NVIDIA/DCGM#303), and a window that was
 // missed is stored as 0 (#169).
@@ -40,11 +41,18 @@ void DcgmSource::note_work(const Sample& sample) {
   if (sample.gpu_utilisation != Fraction(0)) worked_ = sample.time;
 }
 
+bool DcgmSource::works(Instant now) const { return worked_ && now - *worked_ <= kIdleAfter; }
+
+void DcgmSource::need(Instant now) {
+  const bool quick = pressing_ && now - *pressing_ <= kQuickFor;
+  reader_->need(uuid_, quick ? kDcgmQuickPeriod : kDcgmSlowPeriod);
+}
+
 void DcgmSource::fill(Sample& sample) {
   const auto before = std::exchange(requested_, sample.time);
-  if (!worked_ || sample.time - *worked_ > kIdleAfter) return;
-  const bool seldom = before && sample.time - *before >= kSeldom;
-  reader_->need(uuid_, seldom ? kDcgmSlowPeriod : kDcgmQuickPeriod);
+  if (!before || sample.time - *before < kSeldom) pressing_ = sample.time;
+  if (!works(sample.time)) return;
+  need(sample.time);
   const auto news = reader_->newest({uuid_, std::nullopt});
   // Each period is given once, as each window of GPM is.
   if (!news || (given_ && news->taken <= *given_)) return;
@@ -56,12 +64,12 @@ void DcgmSource::fill(Sample& sample) {
 
 Tenancy DcgmSource::filled(Tenancy tenancy) {
   note_work(tenancy.board);
-  if (!tenancy.mig || !worked_ || tenancy.board.time - *worked_ > kIdleAfter) return tenancy;
+  if (!tenancy.mig || !works(tenancy.board.time)) return tenancy;
   const bool lacking =
       std::any_of(tenancy.instances.begin(), tenancy.instances.end(),
                   [](const auto& instance) { return instance.activity == Activity{}; });
   if (!lacking) return tenancy;
-  reader_->need(uuid_, requested_ ? kDcgmQuickPeriod : kDcgmSlowPeriod);
+  need(tenancy.board.time);
   for (auto& instance : tenancy.instances) {
     if (instance.activity != Activity{}) continue;
     if (const auto news = reader_->newest({uuid_, instance.id})) instance.activity = news->activity;

@@ -11,8 +11,9 @@
 
 namespace derate {
 
-// Fills the activity of readings, and of MIG instances, where the inner source has none. Needs the
-// engine only while the GPU works: some boards draw more while they are measured.
+// Fills the activity of readings, and of MIG instances, if the inner source has none. An instance's
+// activity is that of the engine's last period. Needs the engine only while the GPU works: some
+// boards draw more while they are measured (dcgm-exporter#464).
 class DcgmSource final : public TelemetrySource {
  public:
   DcgmSource(std::unique_ptr<TelemetrySource> inner, std::shared_ptr<DcgmReader> reader);
@@ -33,13 +34,16 @@ class DcgmSource final : public TelemetrySource {
  private:
   void note_work(const Sample& sample);
   void fill(Sample& sample);
+  bool works(Instant now) const;
+  void need(Instant now);
   Tenancy filled(Tenancy tenancy);
 
   std::unique_ptr<TelemetrySource> inner_;
   std::shared_ptr<DcgmReader> reader_;
   const std::string& uuid_;           // of inner_
   std::optional<Instant> worked_;     // when a reading had work last
-  std::optional<Instant> requested_;  // when activity was requested last
+  std::optional<Instant> requested_;  // when a reading with activity was requested last
+  std::optional<Instant> pressing_;   // when one came first, or soon after another, last
   std::optional<Instant> given_;      // the time of the activity that was given last
 };
 

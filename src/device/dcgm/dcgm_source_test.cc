@@ -136,6 +136,21 @@ TEST(DcgmSource, AnEngineThatHangsCostsAReadingNothingAndItsValuesEnd) {
   EXPECT_TRUE(bench.wait_for_activity());
 }
 
+// A change of the period costs the engine a new watch and us a period's values.
+TEST(DcgmSource, ReadingsAndSurveysNeedOnePeriod) {
+  SourceBench bench;
+  ASSERT_TRUE(bench.wait_for_activity());
+  int before = 0, after = 0;
+  bench.engine.change([&](TestDcgm& engine) { before = engine.watches; });
+  for (int i = 0; i < 4; ++i) {  // as seldom as an observer reads, after readings came quickly
+    bench.clock.sleep_until(bench.clock.now() + 700ms);
+    (void)bench.source->read({});
+    (void)bench.source->tenancy();
+  }
+  bench.engine.change([&](TestDcgm& engine) { after = engine.watches; });
+  EXPECT_EQ(after, before);
+}
+
 TEST(DcgmSource, MigInstancesHaveTheirOwn) {
   SourceBench bench;
   const Instant end = bench.clock.now() + 10s;

@@ -11,22 +11,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// An engine that restarts is found again within two of these; one that was never there is looked
-// for seldom.
+// The watcher finds an engine that restarts within two of these. After a minute without an engine
+// it looks seldom.
 constexpr Duration kConnectEvery = 2s, kConnectSeldom = 30s;
 constexpr int kQuickTries = 30;
 // MIG instances come and go without a word.
 constexpr Duration kRenewEvery = 10s;
-constexpr Duration kRetryBusy = 2s, kRetryRefused = 5min;
-// Values are there this long after their time (assumed; the engine and we share a machine).
+constexpr Duration kRetry = 2s, kRetryRefused = 5min;
+// A look without a need of any GPU: a new need wakes the thread.
+constexpr Duration kLookUnneeded = 1h;
+// The engine has stored a value this long after the value's time (assumed: it is on this machine).
 constexpr Duration kLookAfter = 10ms;
 constexpr Duration kLookAtLeast = 20ms;
 constexpr Duration kSilentAfter = 3s;
-// New values that are the same to the last bit so often stand still: they are means of counts of
-// cycles.
+// Means of counts of cycles differ. If more new values than these are the same to the last bit, the
+// counters stand still (assumed).
 constexpr int kMostRepeats = 4;
 
-// A part that does nothing, or always the same thing, is 0 or 1 for ever.
+// An idle or a full unit has a share of exactly 0 or 1, which may stay the same.
 bool moves(const Activity& activity) {
   const auto shares = activity_shares();
   return std::any_of(shares.begin(), shares.end(), [&](const ActivityShare& share) {
@@ -42,7 +44,7 @@ Instant DcgmWatcher::look(const DcgmNeeds& needs) {
   const bool needed = std::any_of(needs.begin(), needs.end(),
                                   [&](const auto& need) { return need.second.until > now; });
   if (engine_ == nullptr && needed && now >= connect_at_) connect(now);
-  if (engine_ == nullptr) return needed ? connect_at_ : now + kConnectEvery;
+  if (engine_ == nullptr) return needed ? connect_at_ : now + kLookUnneeded;
   if (const auto kept = keep_watches(needs, now); !kept.ok()) {
     lose(now, kept.error());
     return connect_at_;
@@ -102,7 +104,8 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
   return {};
 }
 
-// A GPU that cannot be watched costs the others nothing; a connection that is lost costs all.
+// Returns an error only if the connection is lost: the other GPUs go on without one that cannot be
+// watched.
 Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, Instant now) {
   GpuWatch& watch = watches_[uuid];
   if (now < watch.renew_at && (watch.period == period || !watch.works)) return {};
@@ -117,12 +120,15 @@ Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, I
     return {};
   }
   if (begun.error().code == Errc::io) return begun.error();
-  watch.renew_at = now + (begun.error().code == Errc::busy ? kRetryBusy : kRetryRefused);
+  const bool refused =
+      begun.error().code == Errc::not_supported || begun.error().code == Errc::not_found;
+  watch.renew_at = now + (refused ? kRetryRefused : kRetry);
   state_.gpu_problems[uuid] = begun.error().message;
   return {};
 }
 
-// Time of day may jump: what counts is when a new value came, and the age that it had then.
+// Time of day may jump: `taken` is the monotonic time at which a new value came, less the age that
+// it had then. A GPU's problems are those of its whole, not of a MIG instance.
 void DcgmWatcher::note(const DcgmReading& reading) {
   const DcgmPart part{reading.uuid, reading.gpu_instance};
   Seen& seen = seen_[part];
@@ -134,12 +140,13 @@ void DcgmWatcher::note(const DcgmReading& reading) {
   const Duration age = clock_.wall_now() - reading.time;
   if (age > 2 * period || age < -period) return;
   watch.renewed = clock_.now();
+  const bool whole = !reading.gpu_instance;
   if (seen.repeats > kMostRepeats) {
-    state_.gpu_problems[reading.uuid] = "the host engine's values stand still";
+    if (whole) state_.gpu_problems[reading.uuid] = "the host engine's values stand still";
     state_.news.erase(part);
     return;
   }
-  state_.gpu_problems.erase(reading.uuid);
+  if (whole) state_.gpu_problems.erase(reading.uuid);
   state_.news[part] = {reading.activity, clock_.now() - std::max(age, Duration{}), period};
 }
 
@@ -159,7 +166,7 @@ void DcgmWatcher::note_silent(Instant now) {
 
 // Just after the next values are due.
 Instant DcgmWatcher::next_look(Instant now) const {
-  if (watches_.empty()) return now + kConnectEvery;
+  if (watches_.empty()) return now + kLookUnneeded;
   Instant due = Instant::max();
   for (const auto& [uuid, watch] : watches_) {
     const auto news = state_.news.find({uuid, std::nullopt});
@@ -175,7 +182,7 @@ Result<DcgmWatcher::Connected> connect_dcgm(const std::vector<DcgmAddress>& addr
   for (const DcgmAddress& address : addresses) {
     const auto trusted = check_listeners(address, listeners_of(address), ::geteuid());
     if (!trusted.ok()) {
-      // The worst reason of all is reported: another user's engine rather than none.
+      // Another user's engine is reported rather than none at another address.
       if (none.code == Errc::not_found) none = trusted.error();
       continue;
     }

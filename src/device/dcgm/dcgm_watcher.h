@@ -1,6 +1,6 @@
 // The newest activity of GPUs by DCGM's host engine: connects, has the engine measure the GPUs that
-// somebody needs, reads, and begins anew when the engine has gone. Calls may block: dcgm_thread.h
-// has them made on a thread of their own.
+// somebody needs, reads, and begins anew when the engine has gone. Calls may block: dcgm_reader.h
+// makes them on a thread of their own.
 #pragma once
 
 #include <functional>
@@ -56,7 +56,8 @@ class DcgmWatcher {
   // `clock` outlives it.
   DcgmWatcher(Connect connect, const Clock& clock) : connect_(std::move(connect)), clock_(clock) {}
 
-  // One look: what is known after it is state(). Returns when the next one is due.
+  // Connects, watches and reads as far as it is due; then state() is up to date. Returns the time
+  // of the next look.
   Instant look(const DcgmNeeds& needs);
   const DcgmState& state() const { return state_; }
 

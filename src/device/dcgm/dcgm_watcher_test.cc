@@ -235,11 +235,20 @@ TEST(DcgmWatcher, AUuidThatTwoGpusHaveNamesNeither) {
 
 TEST(DcgmWatcher, NamesThatAreTakenAreOthers) {
   WatcherBench bench;
-  bench.engine.faults.names_taken = true;
+  bench.engine.faults.names_taken = 10;  // of field groups and groups
   bench.need("GPU-a");
-  bench.run(100ms);
-  bench.engine.faults.names_taken = false;
-  bench.run(10min);
+  bench.run(5s);
+  EXPECT_TRUE(bench.news("GPU-a"));
+  EXPECT_EQ(bench.engine.open_groups, 1);
+}
+
+TEST(DcgmWatcher, AWatchThatFailsOnceIsTriedAgainWithinFiveSeconds) {
+  WatcherBench bench;
+  bench.engine.faults.watches_failed = 1;
+  bench.need("GPU-a");
+  bench.run(1s);
+  EXPECT_FALSE(bench.news("GPU-a"));
+  bench.run(4s);
   EXPECT_TRUE(bench.news("GPU-a"));
 }
 

@@ -40,8 +40,10 @@ class TestDcgm {
     bool taken = false;    // another process has the profiling hardware
     bool paused = false;   // blanks
     bool zeros = false, frozen = false, shuffled = false, unterminated = false;
-    bool no_module = false, names_taken = false;
-    Duration late{};  // how old each new value is
+    bool no_module = false;
+    int names_taken = 0;     // the next names that another client has
+    int watches_failed = 0;  // the next watches that fail for no reason of the GPU's
+    Duration late{};         // how old each new value is
   };
 
   void change(const std::function<void(TestDcgm&)>& what) {
@@ -89,7 +91,6 @@ class TestDcgm {
             .group_add = group_add,
             .group_destroy = group_destroy,
             .fields_create = fields_create,
-            .fields_destroy = [](dcgm::Handle, dcgm::FieldGroup) { return dcgm::Return::ok; },
             .watch = watch,
             .unwatch = unwatch,
             .latest_values = latest_values};
@@ -183,7 +184,7 @@ class TestDcgm {
   }
   static Return group_create(dcgm::Handle handle, int, const char* name, dcgm::Group* out) {
     return enter(handle, [&](TestDcgm& it) {
-      if (!it.names_.insert(name).second) return Return::duplicate_key;
+      if (!it.takes(name)) return Return::duplicate_key;
       ++it.open_groups;
       *out = ++it.next_group_;
       return Return::ok;
@@ -205,8 +206,7 @@ class TestDcgm {
   static Return fields_create(dcgm::Handle handle, int, const dcgm::FieldId*, const char* name,
                               dcgm::FieldGroup* out) {
     return enter(handle, [&](TestDcgm& it) {
-      if (it.faults.names_taken && it.names_.insert(name).second) return Return::duplicate_key;
-      if (!it.names_.insert(name).second) return Return::duplicate_key;
+      if (!it.takes(name)) return Return::duplicate_key;
       *out = ++it.next_group_;
       return Return::ok;
     });
@@ -216,6 +216,7 @@ class TestDcgm {
     return enter(handle, [&](TestDcgm& it) {
       ++it.watches;
       if (it.faults.taken) return Return::profiling_library_error;
+      if (it.faults.watches_failed > 0 && it.faults.watches_failed-- > 0) return Return::timeout;
       it.watched[it.groups_.at(group)] = std::chrono::microseconds(microseconds);
       return Return::ok;
     });
@@ -238,6 +239,10 @@ class TestDcgm {
     });
   }
 
+  bool takes(const char* name) {
+    if (faults.names_taken > 0 && faults.names_taken-- > 0) return false;
+    return names_.insert(name).second;
+  }
   const TestDcgmGpu* find(unsigned int id) const {
     for (const auto& gpu : gpus)
       if (gpu.id == id) return &gpu;
