@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <iterator>
 #include <set>
@@ -29,6 +30,11 @@ constexpr std::pair<FieldId, std::optional<Fraction> Activity::*> kShares[] = {
 constexpr double kMostShare = 1.1;
 constexpr std::size_t kEntitiesAtOnce = 32;
 constexpr unsigned int kConnectTimeoutMs = 2000;
+
+// An engine that has no value of any field may say so by the call's return.
+bool nothing_yet(Return code) {
+  return code == Return::no_data || code == Return::stale_data || code == Return::not_watched;
+}
 
 bool is_ours(FieldId field) {
   return std::any_of(std::begin(kShares), std::end(kShares),
@@ -224,17 +230,38 @@ Result<dcgm::Group> DcgmEngine::group_of(const std::vector<Part>& parts) {
   return group;
 }
 
-Result<void> DcgmEngine::watch(const std::string& uuid, Duration period) {
+Result<unsigned int> DcgmEngine::find_gpu(const std::string& uuid) const {
   const auto gpu = gpus_.find(uuid);
   if (gpu == gpus_.end())
     return Error{Errc::not_found, uuid + ": the host engine does not have this GPU"};
-  Watched fresh{.parts = find_parts(uuid, gpu->second), .fields = {}, .period = period};
+  return gpu->second;
+}
+
+Result<std::optional<WallTime>> DcgmEngine::measured_at(const std::string& uuid) {
+  dcgm::Entity gpu{EntityKind::gpu, TRY(find_gpu(uuid))};
+  std::array<FieldId, std::size(kShares)> fields;
+  std::transform(std::begin(kShares), std::end(kShares), fields.begin(),
+                 [](const auto& share) { return share.first; });
+  std::vector<dcgm::FieldValue> values(fields.size());
+  const Return code = library_->functions().latest_values(
+      handle_, &gpu, 1, fields.data(), static_cast<unsigned int>(fields.size()), 0, values.data());
+  if (nothing_yet(code)) return std::optional<WallTime>{};
+  TRY(check(code, "dcgmEntitiesGetLatestValues"));
+  std::optional<WallTime> newest;
+  for (const DcgmShare& share : sound_shares(values))
+    newest = std::max(newest.value_or(share.time), share.time);
+  return newest;
+}
+
+Result<void> DcgmEngine::watch(const std::string& uuid, Duration period) {
+  const unsigned int gpu = TRY(find_gpu(uuid));
+  Watched fresh{.parts = find_parts(uuid, gpu), .fields = {}, .period = period};
   const auto before = watched_.find(uuid);
   if (before != watched_.end() && before->second.parts == fresh.parts &&
       before->second.period == period)
     return {};
   unwatch(uuid);
-  fresh.fields = TRY(find_fields(gpu->second));
+  fresh.fields = TRY(find_fields(gpu));
   fresh.field_group = TRY(group_of(fresh.fields));
   fresh.group = TRY(group_of(fresh.parts));
   const auto microseconds = std::chrono::duration_cast<std::chrono::microseconds>(period).count();
@@ -272,8 +299,7 @@ Result<std::vector<DcgmReading>> DcgmEngine::read() {
     const Return code = library_->functions().latest_values(
         handle_, entities.data() + at, static_cast<unsigned int>(count), fields.data(),
         static_cast<unsigned int>(fields.size()), 0, values_.data() + at * fields.size());
-    const bool nothing_yet = code == Return::no_data || code == Return::stale_data;
-    if (!nothing_yet) TRY(check(code, "dcgmEntitiesGetLatestValues"));
+    if (!nothing_yet(code)) TRY(check(code, "dcgmEntitiesGetLatestValues"));
   }
   // Each value names its entity: the order of the answer does not matter.
   std::map<dcgm::Entity, std::vector<DcgmShare>> shares;

@@ -62,6 +62,10 @@ class DcgmEngine {
   // "4.6.0"; empty where the engine does not say.
   const std::string& version() const { return version_; }
 
+  // Returns the time of the newest activity of the GPU, whoever has the engine measure it; empty:
+  // the engine has none. Errors: not_found for a GPU that the engine does not have; those of the
+  // library.
+  Result<std::optional<WallTime>> measured_at(const std::string& uuid);
   // Has the engine measure the GPU, and its MIG instances, each `period`; again: with another
   // period, or with the instances that there are now. Errors: not_found for a GPU that the engine
   // does not have; not_supported where it cannot measure activity; busy while another process has
@@ -91,6 +95,7 @@ class DcgmEngine {
       : library_(std::move(library)), handle_(handle) {}
   Result<void> check(dcgm::Return code, const char* call) const;
   Result<void> find_gpus();
+  Result<unsigned int> find_gpu(const std::string& uuid) const;
   Result<std::vector<dcgm::FieldId>> find_fields(unsigned int gpu);
   std::vector<Part> find_parts(const std::string& uuid, unsigned int gpu);
   Result<dcgm::FieldGroup> group_of(const std::vector<dcgm::FieldId>& fields);

@@ -21,8 +21,8 @@ constexpr Duration kNeededFor = 10s;
 }  // namespace
 
 struct DcgmReader::Shared {
-  Shared(DcgmWatcher::Connect connect, const Clock& the_clock)
-      : watcher(std::in_place, std::move(connect), the_clock), clock(the_clock) {}
+  Shared(DcgmUse use, DcgmWatcher::Connect connect, const Clock& the_clock)
+      : watcher(std::in_place, use, std::move(connect), the_clock), clock(the_clock) {}
 
   std::optional<DcgmWatcher> watcher;  // the thread's own
   const Clock& clock;
@@ -56,9 +56,9 @@ struct DcgmReader::Shared {
   }
 };
 
-Result<std::unique_ptr<DcgmReader>> DcgmReader::create(DcgmWatcher::Connect connect,
+Result<std::unique_ptr<DcgmReader>> DcgmReader::create(DcgmUse use, DcgmWatcher::Connect connect,
                                                        const Clock& clock) {
-  auto shared = std::make_shared<Shared>(std::move(connect), clock);
+  auto shared = std::make_shared<Shared>(use, std::move(connect), clock);
   try {
     start_thread([shared] { Shared::work(shared); });
   } catch (const std::system_error& error) {

@@ -15,7 +15,7 @@ class DcgmReader {
  public:
   // Connects when a GPU is needed first. A call that hangs while this object goes is left behind,
   // so `clock` must live as long as the process. Errors: io when no thread can be had.
-  static Result<std::unique_ptr<DcgmReader>> create(DcgmWatcher::Connect connect,
+  static Result<std::unique_ptr<DcgmReader>> create(DcgmUse use, DcgmWatcher::Connect connect,
                                                     const Clock& clock);
 
   DcgmReader(const DcgmReader&) = delete;

@@ -50,7 +50,8 @@ struct SourceBench {
                     .busy = 0.25,
                     .instances = {1},
                     .groups = TestDcgm::one_group()}};
-    reader = *DcgmReader::create([this] { return connect(); }, clock);
+    reader = *DcgmReader::create(
+        DcgmUse::all, [this] { return connect(); }, clock);
     auto owned = std::make_unique<Inner>(clock);
     inner = owned.get();
     inner->next.gpu_utilisation = Fraction(0.9);

@@ -28,6 +28,11 @@ constexpr Duration kSilentAfter = 3s;
 // counters stand still (assumed).
 constexpr int kMostRepeats = 4;
 
+// The longest period of another program's measurement that is still seen as one: dcgm-exporter's
+// default is 30 s.
+constexpr Duration kOthersWithin = 70s;
+constexpr Duration kRetryShared = 10s;
+
 // An idle or a full unit has a share of exactly 0 or 1, which may stay the same.
 bool moves(const Activity& activity) {
   const auto shares = activity_shares();
@@ -80,10 +85,19 @@ void DcgmWatcher::connect(Instant now) {
 // All that the engine knew of us is gone with the connection.
 void DcgmWatcher::lose(Instant now, const Error& error) {
   engine_.reset();
-  watches_.clear();
-  seen_.clear();
+  while (!watches_.empty()) forget(watches_.begin()->first);
   state_ = {.engine = {}, .problem = error.message, .news = {}, .gpu_problems = {}};
   connect_at_ = std::max(connect_at_, now + 500ms);
+}
+
+// A value that the engine was about to store for us comes a period later at most.
+void DcgmWatcher::forget(const std::string& uuid) {
+  const GpuWatch& watch = watches_.at(uuid);
+  if (watch.works) own_until_[uuid] = clock_.wall_now() + 2 * watch.period;
+  state_.gpu_problems.erase(uuid);
+  std::erase_if(state_.news, [&](const auto& each) { return each.first.first == uuid; });
+  std::erase_if(seen_, [&](const auto& each) { return each.first.first == uuid; });
+  watches_.erase(uuid);
 }
 
 Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
@@ -93,11 +107,10 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
       ++at;
       continue;
     }
-    engine_->unwatch(at->first);
-    state_.gpu_problems.erase(at->first);
-    std::erase_if(state_.news, [&](const auto& each) { return each.first.first == at->first; });
-    std::erase_if(seen_, [&](const auto& each) { return each.first.first == at->first; });
-    at = watches_.erase(at);
+    const std::string uuid = at->first;
+    ++at;
+    engine_->unwatch(uuid);
+    forget(uuid);
   }
   for (const auto& [uuid, need] : needs)
     if (need.until > now) TRY(keep_watch(uuid, need.period, now));
@@ -109,6 +122,12 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
 Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, Instant now) {
   GpuWatch& watch = watches_[uuid];
   if (now < watch.renew_at && (watch.period == period || !watch.works)) return {};
+  if (!watch.works && !TRY(may_measure(uuid))) {
+    watch.renew_at = now + kRetryShared;
+    state_.gpu_problems[uuid] =
+        "the host engine measures this GPU for no other program, and dcgm.use is \"auto\"";
+    return {};
+  }
   const auto begun = engine_->watch(uuid, period);
   const bool continued = watch.works && watch.period == period;
   watch = {.period = period,
@@ -125,6 +144,17 @@ Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, I
   watch.renew_at = now + (refused ? kRetryRefused : kRetry);
   state_.gpu_problems[uuid] = begun.error().message;
   return {};
+}
+
+// A GPU that the engine does not have is left to watch(), whose error says so.
+Result<bool> DcgmWatcher::may_measure(const std::string& uuid) {
+  if (use_ != DcgmUse::shared) return use_ == DcgmUse::all;
+  const auto newest = engine_->measured_at(uuid);
+  if (!newest.ok() && newest.error().code == Errc::not_found) return true;
+  if (!newest.ok()) return newest.error();
+  if (!*newest || clock_.wall_now() - **newest > kOthersWithin) return false;
+  const auto own = own_until_.find(uuid);
+  return own == own_until_.end() || **newest > own->second;
 }
 
 // Time of day may jump: `taken` is the monotonic time at which a new value came, less the age that

@@ -21,6 +21,14 @@ namespace derate {
 inline constexpr Duration kDcgmQuickPeriod = std::chrono::milliseconds(100);
 inline constexpr Duration kDcgmSlowPeriod = std::chrono::seconds(1);
 
+// Which GPUs the engine is made to measure. Before Hopper, one process of a machine has the
+// profiling hardware: while the engine measures, a profiler (Nsight, CUPTI) gets none of it.
+enum class DcgmUse : std::uint8_t {
+  off,
+  shared,  // those that the engine measures for another program already
+  all,
+};
+
 // A need of a GPU's activity: how often and until when.
 struct DcgmNeed {
   Duration period{};
@@ -54,7 +62,8 @@ class DcgmWatcher {
   using Connect = std::function<Result<Connected>()>;
 
   // `clock` outlives it.
-  DcgmWatcher(Connect connect, const Clock& clock) : connect_(std::move(connect)), clock_(clock) {}
+  DcgmWatcher(DcgmUse use, Connect connect, const Clock& clock)
+      : use_(use), connect_(std::move(connect)), clock_(clock) {}
 
   // Connects, watches and reads as far as it is due; then state() is up to date. Returns the time
   // of the next look.
@@ -76,13 +85,16 @@ class DcgmWatcher {
   };
   void connect(Instant now);
   void lose(Instant now, const Error& error);
+  void forget(const std::string& uuid);
   Result<void> keep_watches(const DcgmNeeds& needs, Instant now);
   Result<void> keep_watch(const std::string& uuid, Duration period, Instant now);
+  Result<bool> may_measure(const std::string& uuid);
   void note(const DcgmReading& reading);
   void drop_old(Instant now);
   void note_silent(Instant now);
   Instant next_look(Instant now) const;
 
+  DcgmUse use_;
   Connect connect_;
   const Clock& clock_;
   std::unique_ptr<DcgmEngine> engine_;
@@ -90,6 +102,7 @@ class DcgmWatcher {
   int failures_ = 0;  // to connect, one after the other
   std::map<std::string, GpuWatch> watches_;
   std::map<DcgmPart, Seen> seen_;
+  std::map<std::string, WallTime> own_until_;  // a GPU's values up to then may be our own watch's
   DcgmState state_;
 };
 

@@ -13,7 +13,9 @@ using namespace std::chrono_literals;
 
 // A watcher over an engine of two GPUs, on virtual time.
 struct WatcherBench {
-  WatcherBench() {
+  explicit WatcherBench(DcgmUse use = DcgmUse::all)
+      : watcher(
+            use, [this] { return connect(); }, clock) {
     clock.step_wall(1h);
     engine.gpus = {{.id = 7, .uuid = "GPU-a", .busy = 0.25, .groups = TestDcgm::one_group()},
                    {.id = 3, .uuid = "GPU-b", .busy = 0.75, .groups = TestDcgm::one_group()}};
@@ -48,7 +50,7 @@ struct WatcherBench {
   FakeClock clock;
   TestDcgm engine{clock};
   DcgmNeeds needs;
-  DcgmWatcher watcher{[this] { return connect(); }, clock};
+  DcgmWatcher watcher;
 };
 
 TEST(DcgmWatcher, NothingIsConnectedUntilAGpuIsNeeded) {
@@ -57,6 +59,44 @@ TEST(DcgmWatcher, NothingIsConnectedUntilAGpuIsNeeded) {
   EXPECT_EQ(bench.engine.calls, 0);
   EXPECT_EQ(bench.watcher.state().engine, "");
   EXPECT_EQ(bench.watcher.state().problem, "");
+}
+
+// A profiler that wants the hardware gets it: this process alone does not have the engine measure.
+TEST(DcgmWatcher, ASharedGpuIsMeasuredWhileAnotherProgramHasItMeasured) {
+  WatcherBench bench(DcgmUse::shared);
+  bench.engine.others[3] = 30s;  // GPU-b
+  bench.need("GPU-a");
+  bench.need("GPU-b");
+  bench.run(2min);
+  EXPECT_FALSE(bench.news("GPU-a"));
+  EXPECT_TRUE(bench.news("GPU-b"));
+  EXPECT_FALSE(bench.engine.watched.contains(7));
+  EXPECT_NE(bench.problem("GPU-a").find("for no other program"), std::string::npos);
+
+  bench.engine.others[7] = 1s;
+  bench.run(11s);
+  EXPECT_TRUE(bench.news("GPU-a"));
+  EXPECT_EQ(bench.problem("GPU-a"), "");
+}
+
+// The engine keeps values for a while. Our own are no sign of another program.
+TEST(DcgmWatcher, OwnValuesAreNotAnotherPrograms) {
+  WatcherBench bench(DcgmUse::shared);
+  bench.engine.others[7] = 1s;
+  bench.engine.faults.keeps_values = true;
+  bench.need("GPU-a");
+  bench.run(5s);
+  ASSERT_TRUE(bench.news("GPU-a"));
+  bench.engine.others.clear();
+  for (const bool restarts : {false, true}) {
+    bench.needs.clear();
+    if (restarts) bench.engine.restart();
+    bench.run(1s);
+    bench.need("GPU-a");
+    bench.run(1min);
+    EXPECT_FALSE(bench.news("GPU-a")) << restarts;
+    EXPECT_FALSE(bench.engine.watched.contains(7)) << restarts;
+  }
 }
 
 TEST(DcgmWatcher, EachGpuHasItsOwnValuesWhateverItsNumberAndTheOrder) {

@@ -41,9 +41,10 @@ class TestDcgm {
     bool paused = false;   // blanks
     bool zeros = false, frozen = false, shuffled = false, unterminated = false;
     bool no_module = false;
-    int names_taken = 0;     // the next names that another client has
-    int watches_failed = 0;  // the next watches that fail for no reason of the GPU's
-    Duration late{};         // how old each new value is
+    bool keeps_values = false;  // also of GPUs that nobody has measured any more
+    int names_taken = 0;        // the next names that another client has
+    int watches_failed = 0;     // the next watches that fail for no reason of the GPU's
+    Duration late{};            // how old each new value is
   };
 
   void change(const std::function<void(TestDcgm&)>& what) {
@@ -68,7 +69,8 @@ class TestDcgm {
 
   std::vector<TestDcgmGpu> gpus;
   Faults faults;
-  std::map<unsigned int, Duration> watched;  // by the number of the GPU: the period
+  // By the number of the GPU, the period for this process and for another client.
+  std::map<unsigned int, Duration> watched, others;
   int calls = 0, watches = 0, connections = 0, open_groups = 0;
 
   DcgmFunctions functions() {
@@ -249,6 +251,12 @@ class TestDcgm {
     return nullptr;
   }
 
+  // 0: nobody has the GPU measured.
+  Duration period_of(unsigned int gpu) const {
+    const auto ours = watched.find(gpu), other = others.find(gpu);
+    if (ours == watched.end()) return other == others.end() ? Duration{} : other->second;
+    return other == others.end() ? ours->second : std::min(ours->second, other->second);
+  }
   void fill(const dcgm::Entity& entity, dcgm::FieldId field, dcgm::FieldValue& out) {
     const bool whole = entity.kind == dcgm::EntityKind::gpu;
     const unsigned int id = whole ? entity.id : entity.id / 10;
@@ -262,19 +270,22 @@ class TestDcgm {
       return;
     }
     out.type = dcgm::kDouble;
-    const auto period = watched.find(id);
-    if (period == watched.end()) {
-      out.status = static_cast<int>(Return::not_watched);
+    const Duration period = period_of(id);
+    if (period == Duration{}) {
+      const auto kept = kept_.find({entity, field});
+      if (kept != kept_.end()) out = kept->second;
+      if (kept == kept_.end()) out.status = static_cast<int>(Return::not_watched);
       return;
     }
     const Duration since = clock_.wall_now().time_since_epoch();
-    const auto number = since / period->second;  // of the period
-    const auto time = number * period->second - faults.late;
+    const auto number = since / period;
+    const auto time = number * period - faults.late;
     out.microseconds = std::chrono::duration_cast<std::chrono::microseconds>(time).count();
     const double wobble = faults.frozen ? 0 : 1e-4 * static_cast<double>(number % 97);
     out.value.real = faults.paused  ? dcgm::kBlank
                      : faults.zeros ? 0
                                     : gpu->busy + wobble + (whole ? 0 : 0.1);
+    if (faults.keeps_values) kept_[{entity, field}] = out;
   }
 
   const Clock& clock_;
@@ -285,6 +296,7 @@ class TestDcgm {
   std::set<std::string> names_;
   std::uintptr_t next_group_ = 0;
   std::map<dcgm::Group, unsigned int> groups_;
+  std::map<std::pair<dcgm::Entity, dcgm::FieldId>, dcgm::FieldValue> kept_;
 };
 
 }  // namespace derate
