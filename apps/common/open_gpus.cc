@@ -55,7 +55,9 @@ Backend sim_backend(const GpuRequest& request, Clock& clock) {
 Backend real_backend(const GpuRequest& request, Clock&) {
   constexpr NvmlPatience kLoopPatience{std::chrono::milliseconds(50),
                                        std::chrono::milliseconds(500)};
-  return nvml_backend(request.patience == Patience::of_loop ? kLoopPatience : NvmlPatience{});
+  Backend out =
+      nvml_backend(request.patience == Patience::of_loop ? kLoopPatience : NvmlPatience{});
+  return request.dcgm ? with_dcgm(std::move(out), request.dcgm) : out;
 }
 
 // The first that is wanted is taken.
@@ -161,10 +163,12 @@ Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request) {
   return {};
 }
 
-OpeningPoll begin_opening(const std::string& choice) {
-  static SystemClock clock;  // outlives a thread that is left behind
-  const GpuRequest request{.gpus = choice, .patience = Patience::of_loop};
-  return open_on_a_thread(backend_of(request, clock), choice);
+OpenFleet open_real_fleet(const Settings& settings) {
+  return [connection = dcgm_connection(settings)](const std::string& choice) {
+    static SystemClock clock;  // outlives a thread that is left behind
+    const GpuRequest request{.gpus = choice, .patience = Patience::of_loop, .dcgm = connection};
+    return open_on_a_thread(backend_of(request, clock), choice);
+  };
 }
 
 Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain) {

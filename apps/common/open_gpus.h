@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "dcgm_settings.h"
 #include "device/clock_control.h"
 #include "device/sim/sim_gpu.h"
 #include "govern/fleet/open_gpu.h"
@@ -24,6 +25,8 @@ struct GpuRequest {
   SimCliOptions sim;
   Patience patience = Patience::of_one;
   SimWorkload workload = SimWorkload::at_once;
+  // Null: the activity of GPUs without GPM is not read.
+  std::shared_ptr<DcgmConnection> dcgm = {};
   // Called now and then while a driver is waited for.
   std::function<void()> alive = [] {};
 };
@@ -57,9 +60,9 @@ struct GpusOnClock {
 };
 Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request);
 
-// The real ones for a loop that cannot wait: begins on a thread of its own, which is left behind
+// Opens the real ones for a loop that cannot wait: on a thread of its own, which is left behind
 // when the driver hangs.
-OpeningPoll begin_opening(const std::string& choice);
+OpenFleet open_real_fleet(const Settings& settings);
 
 // One real GPU, opened on the calling thread without a call to any other: for a process that may
 // hang.

@@ -90,7 +90,7 @@ Result<std::vector<Watched>> watch(GpusOnClock& opened, const AdviseOptions& opt
 Result<std::vector<Watched>> watched(const AdviseOptions& options) {
   if (!options.traces.empty()) return recorded(options);
   GpusOnClock opened;
-  TRY(open_quickly(opened, {.gpus = options.gpus, .sim = options.sim}));
+  TRY(open_quickly(opened, {.gpus = options.gpus, .sim = options.sim, .dcgm = machine_dcgm()}));
   watch_signals();
   return watch(opened, options);
 }

@@ -127,8 +127,11 @@ class DirectFeed final : public Feed {
   static Result<std::unique_ptr<DirectFeed>> open(const AttributeOptions& options,
                                                   const Settings& settings, Clock& clock) {
     const AttributionRules how = TRY(chosen_rules(options, settings));
-    auto gpus = TRY(open_gpus(
-        {.gpus = options.gpus, .sim = options.sim, .patience = Patience::of_loop}, clock));
+    auto gpus = TRY(open_gpus({.gpus = options.gpus,
+                               .sim = options.sim,
+                               .patience = Patience::of_loop,
+                               .dcgm = machine_dcgm()},
+                              clock));
     auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, std::move(gpus)));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));

@@ -108,6 +108,25 @@ void check_policy(DoctorFindings& out, TelemetrySource& source, const Settings& 
        other ? "derate config set governor.policy=assure" : "see the other lines of this GPU"});
 }
 
+// DCGM can give the GPU's SM, tensor and DRAM activity. A GPU without it is in order.
+DoctorFinding check_dcgm(DcgmReader* reader, const std::string& uuid, Clock& clock) {
+  DoctorFinding out{.level = Level::ok, .what = "DCGM", .detail = "not used: dcgm.use is off"};
+  if (reader == nullptr) return out;
+  reader->need(uuid, kDcgmSlowPeriod);
+  const Instant patience = clock.now() + 2 * kDcgmSlowPeriod + std::chrono::milliseconds(500);
+  bool measured = false;
+  DcgmReader::Status status;
+  while (!measured && status.problem.empty() && clock.now() < patience) {
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(10));
+    measured = reader->newest({uuid, std::nullopt}).has_value();
+    status = reader->status(uuid);
+  }
+  out.detail =
+      measured ? fmt::format("the host engine {} measures its activity", status.engine)
+               : "not used: " + (status.problem.empty() ? "no value came in time" : status.problem);
+  return out;
+}
+
 void check_gpus(DoctorFindings& out, bool cost) {
   const auto settings = load_settings("");
   SystemClock clock;
@@ -123,10 +142,13 @@ void check_gpus(DoctorFindings& out, bool cost) {
       {"driver", gpus->driver_version.empty() ? "version not told" : gpus->driver_version, "", ""});
   for (const std::string& note : gpus->notes)
     add(out, false, {"GPU", "", note, "see `nvidia-smi`; the other GPUs are not affected"});
+  const auto dcgm = machine_dcgm()->reader();
   for (OpenGpu& gpu : gpus->gpus) {
     const GpuId& id = gpu.source->capability().id;
     DoctorFindings found = check_gpu(*gpu.source);
     if (settings.ok()) check_policy(found, *gpu.source, *settings);
+    if (!gpu.source->capability().activity_counters)
+      found.push_back(check_dcgm(dcgm.get(), id.uuid, clock));
     if (cost) found.push_back(measure_calls(*gpu.source, clock));
     for (DoctorFinding& finding : found) {
       finding.gpu = id.index;

@@ -15,7 +15,7 @@ Result<void> open_gpu(GpusOnClock& recording, const RecordOptions& options) {
   const bool real = backend_capabilities(options.sim).hardware;
   if (!real && options.seconds <= 0)
     return Error{Errc::invalid_argument, "a simulated GPU is recorded for a given --seconds"};
-  TRY(open_quickly(recording, {.gpus = options.gpu, .sim = options.sim}));
+  TRY(open_quickly(recording, {.gpus = options.gpu, .sim = options.sim, .dcgm = machine_dcgm()}));
   if (real && recording.gpus.gpus.size() != 1)
     return Error{Errc::invalid_argument, "a trace holds one GPU: name one with -i"};
   return {};

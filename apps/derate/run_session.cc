@@ -43,8 +43,10 @@ Result<OpenGpus> open_chosen(RunSession& session, const Settings& settings,
   auto choice = chosen.list;
   if (!choice && !settings.gpus.empty()) choice = settings.gpus;
   session.follows = !choice && !session.tuned;
-  GpuRequest request{
-      .sim = options.sim, .patience = Patience::of_loop, .workload = SimWorkload::later};
+  GpuRequest request{.sim = options.sim,
+                     .patience = Patience::of_loop,
+                     .workload = SimWorkload::later,
+                     .dcgm = dcgm_connection(settings)};
   // Many GPUs take longer to open than the guard lets a worker be silent.
   request.alive = [link] {
     if (link != nullptr) link->beat();

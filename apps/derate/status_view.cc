@@ -73,6 +73,16 @@ std::string saved(const Json& gpu) {
   return at != gpu.end() && at->is_object() ? cell(*at, "energy_saving_ratio", 100, " %") : "-";
 }
 
+// Whether DCGM's host engine gave the activity of the last seconds.
+bool has_dcgm(const Json& gpu) {
+  const auto sources = gpu.find("sources");
+  if (sources == gpu.end() || !sources->is_object()) return false;
+  const auto activity = sources->find("activity");
+  if (activity == sources->end() || !activity->is_object()) return false;
+  const auto age = number_at(*activity, "age_seconds");
+  return text_at(*activity, "source") == "dcgm" && age && *age < 5;
+}
+
 // By what it is known how far the work is: how long ago it said so itself, or how exactly what it
 // launches counts it.
 std::string progress(const Json& gpu) {
@@ -81,6 +91,7 @@ std::string progress(const Json& gpu) {
   const std::string age = cell(gpu, "beat_age_seconds", 1, " s ago");
   if (age != "-") return "beat " + age;
   const std::string signal = text_at(gpu, "progress_signal");
+  if (signal == "counters" && has_dcgm(gpu)) return "counters, DCGM";
   return signal.empty() ? "-" : signal;
 }
 

@@ -73,6 +73,10 @@ TEST(StatusText, SaysByWhatItIsKnownHowFarTheWorkIs) {
   Json gpu = governed();
   gpu["progress_signal"] = "counters";
   EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), " counters "));
+  gpu["sources"]["activity"] = {{"source", "dcgm"}, {"age_seconds", 0.2}};
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "counters, DCGM"));
+  gpu["sources"]["activity"]["age_seconds"] = 60;
+  EXPECT_FALSE(has(status_text(Json::array({gpu}), ClosedGpus::no), "DCGM"));
   gpu["progress_signal"] = "kernel launches";
   gpu["beat_age_seconds"] = 0.2;
   gpu["launch_unsteadiness_ratio"] = 0.0042;

@@ -414,8 +414,8 @@ void Worker::take_snapshot(Figures loop) {
 void Worker::take_settings() {
   const Settings& settings = fleet_.settings();
   callers_.roles.take(settings);
-  dcgm_names_ = settings.metrics_dcgm.names;
-  dcgm_parts_ = settings.metrics_dcgm.parts;
+  dcgm_names_ = settings.dcgm.names;
+  dcgm_parts_ = settings.dcgm.parts;
   work_.tracker.rules(settings);
   work_.tracker.list_every(from_seconds(settings.processes_every_s));
   answers_.energy.windows().set_max_gap(held_for(settings));

@@ -14,6 +14,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/toml_values.h"
+#include "core/dcgm_address.h"
 #include "core/job_class.h"
 
 namespace derate {
@@ -113,7 +114,19 @@ Result<void> check_numbers(const Settings& s) {
   return {};
 }
 
+Result<void> check_dcgm(const Settings& s) {
+  if (s.dcgm.use != "auto" && s.dcgm.use != "on" && s.dcgm.use != "off")
+    return together(
+        s, {"dcgm.use"},
+        fmt::format("[dcgm] use \"{}\": allowed are \"auto\", \"on\", \"off\"", s.dcgm.use));
+  if (const auto address = parse_dcgm_address(s.dcgm.address);
+      !s.dcgm.address.empty() && !address.ok())
+    return together(s, {"dcgm.address"}, address.error().message);
+  return {};
+}
+
 Result<void> check_words(const Settings& s) {
+  TRY(check_dcgm(s));
   if (s.on_drift != "reassert" && s.on_drift != "yield")
     return together(
         s, {"governor.on_drift"},

@@ -27,8 +27,11 @@ struct JobSetting {
   bool operator==(const JobSetting&) const = default;
 };
 
-// DCGM's names in /metrics.
+// [dcgm], a host engine that measures the activity of GPUs that have no GPM, and DCGM's names in
+// /metrics.
 struct DcgmSettings {
+  std::string use = "auto";
+  std::string address;
   bool names = false;
   bool parts = false;  // report the tenants' own power and energy under these names
 };
@@ -84,7 +87,7 @@ struct Settings {
   double history_hours_days = 1826;
   double history_most_mb = 400;
   int metrics_tenants = 64;
-  DcgmSettings metrics_dcgm;
+  DcgmSettings dcgm;
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
   // FILE:LINE:COLUMN of each of the others that a file says, by "section.key".
@@ -177,12 +180,41 @@ void visit_metrics(auto& s, auto&& visit) {
                    s.metrics_tenants, 1, 1024);
   const Section metrics{"metrics", visit, Scope::service};
   metrics("dcgm_names", "", "/metrics has the names of dcgm-exporter (DCGM_FI_...), too",
-          s.metrics_dcgm.names);
+          s.dcgm.names);
   metrics(
       "dcgm_parts", "",
       "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION have each tenant's own "
       "part, as in 0.1; false: the board's, as dcgm-exporter has them. Only 0.2 has this setting",
-      s.metrics_dcgm.parts);
+      s.dcgm.parts);
+}
+
+// The sections [sampling] and [dcgm].
+void visit_sampling(auto& s, auto&& visit) {
+  const Section sampling_of_observer{"sampling", visit, Scope::observer};
+  sampling_of_observer("observe_every_s", "s", "derated reads a GPU that it only observes every",
+                       s.observer.every_s, 0.01, 60);
+  sampling_of_observer(
+      "close_idle_after_s", "s",
+      "derated closes GPUs that may power down (laptops) after so long without work; "
+      "0: never",
+      s.observer.close_idle_after_s, 0, 86'400);
+  const Section sampling{"sampling", visit};
+  sampling("energy_every_s", "s", "read the energy counter every", s.energy_every_s, 0.1, 60);
+  sampling("activity_every_s", "s",
+           "read the activity counters (GPM) every; they are renewed each 0.1 s",
+           s.activity_every_s, 0.1, 60);
+  sampling("processes_every_s", "s", "count the processes that hold a compute context every",
+           s.processes_every_s, 0.1, 60);
+  const Section dcgm{"dcgm", visit, Scope::start};
+  dcgm("use", "",
+       "GPUs without GPM: read their SM, tensor and DRAM activity from a DCGM host engine: auto "
+       "(those that it measures for another program already), on (all; a profiler then gets no "
+       "counters) or off",
+       s.dcgm.use);
+  dcgm("address", "",
+       "where that engine of this machine listens, 127.0.0.1:PORT or unix:/PATH; empty: "
+       "127.0.0.1:5555, then unix:/tmp/nv-hostengine",
+       s.dcgm.address);
 }
 
 // Calls visit(info, value) for every setting, in the order of the documentation. What has no scope
@@ -226,21 +258,7 @@ void visit_settings(auto& s, auto&& visit) {
   safety("temperature_limit_celsius", "degC",
          "lower the top clock from here; default: 5 K below the GPU's own slowdown",
          s.temperature_limit_celsius, 20, 120);
-  const Section sampling_of_observer{"sampling", visit, Scope::observer};
-  sampling_of_observer("observe_every_s", "s", "derated reads a GPU that it only observes every",
-                       s.observer.every_s, 0.01, 60);
-  sampling_of_observer(
-      "close_idle_after_s", "s",
-      "derated closes GPUs that may power down (laptops) after so long without work; "
-      "0: never",
-      s.observer.close_idle_after_s, 0, 86'400);
-  const Section sampling{"sampling", visit};
-  sampling("energy_every_s", "s", "read the energy counter every", s.energy_every_s, 0.1, 60);
-  sampling("activity_every_s", "s",
-           "read the activity counters (GPM) every; they are renewed each 0.1 s",
-           s.activity_every_s, 0.1, 60);
-  sampling("processes_every_s", "s", "count the processes that hold a compute context every",
-           s.processes_every_s, 0.1, 60);
+  visit_sampling(s, visit);
   const Section promise{"promise", visit, Scope::service};
   promise("max_delta", "", "work that asks for a promise of its own gets no more loss than that",
           s.max_delta, 0, 0.5);

@@ -23,36 +23,39 @@ bool is_there(const std::optional<T>& value) {
 bool is_there(const Activity& activity) { return activity != Activity{}; }
 
 struct FieldRow {
+  const char* name;
   bool (*has)(const Sample&);
   bool (*same)(const Sample&, const Sample&);
   void (*copy)(const Sample& from, Sample& to);
 };
 
 template <auto... members>
-constexpr FieldRow row() {
-  return {[](const Sample& sample) { return (is_there(sample.*members) || ...); },
+constexpr FieldRow row(const char* name) {
+  return {name, [](const Sample& sample) { return (is_there(sample.*members) || ...); },
           [](const Sample& a, const Sample& b) { return ((a.*members == b.*members) && ...); },
           [](const Sample& from, Sample& to) { ((to.*members = from.*members), ...); }};
 }
 
 // By Field.
 constexpr std::array<FieldRow, kFields> kFieldRows = {
-    row<&Sample::gpu_utilisation, &Sample::memory_utilisation>(),
-    row<&Sample::sm_clock>(),
-    row<&Sample::memory_clock>(),
-    row<&Sample::power_usage>(),
-    row<&Sample::power_instant>(),
-    row<&Sample::power_average>(),
-    row<&Sample::energy>(),
-    row<&Sample::temperature>(),
-    row<&Sample::throttle_reasons>(),
-    row<&Sample::activity>(),
-    row<&Sample::tenants>(),
+    row<&Sample::gpu_utilisation, &Sample::memory_utilisation>("utilisation"),
+    row<&Sample::sm_clock>("sm_clock"),
+    row<&Sample::memory_clock>("memory_clock"),
+    row<&Sample::power_usage>("power_usage"),
+    row<&Sample::power_instant>("power_instant"),
+    row<&Sample::power_average>("power_average"),
+    row<&Sample::energy>("energy"),
+    row<&Sample::temperature>("temperature"),
+    row<&Sample::throttle_reasons>("throttle_reasons"),
+    row<&Sample::activity>("activity"),
+    row<&Sample::tenants>("tenants"),
 };
 
 const FieldRow& row_of(Field field) { return kFieldRows[static_cast<std::size_t>(field)]; }
 
 }  // namespace
+
+const char* to_string(Field field) { return row_of(field).name; }
 
 bool has(const Sample& sample, Field field) { return row_of(field).has(sample); }
 

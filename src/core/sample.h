@@ -69,6 +69,7 @@ struct Sample {
 };
 
 // Field by field, by one table (sample.cc).
+const char* to_string(Field field);
 bool has(const Sample& sample, Field field);
 bool same(const Sample& a, const Sample& b, Field field);
 void copy(const Sample& from, Field field, Sample& to);

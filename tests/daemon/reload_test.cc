@@ -272,6 +272,8 @@ std::vector<Row> service_rows() {
       {"attribute.currency", [](auto& s) { s.currency = "SEK"; }, {}},
       {"attribute.co2_g_per_kwh", [](auto& s) { s.co2_g_per_kwh = 380; }, {}},
       {"attribute.pod_resources", [](auto& s) { s.pod_resources = ""; }, {}},
+      {"dcgm.use", [](auto& s) { s.dcgm.use = "off"; }, {}},
+      {"dcgm.address", [](auto& s) { s.dcgm.address = "127.0.0.1:5556"; }, {}},
   };
 }
 
@@ -297,9 +299,9 @@ std::vector<Row> beside_rows() {
       {"history.hours_days", [](auto& s) { s.history_hours_days = 1; }, {}},
       {"history.most_mb", [](auto& s) { s.history_most_mb = 10; }, {}},
       {"metrics.tenants", [](auto& s) { s.metrics_tenants = 1; }, {}},
-      {"metrics.dcgm_names", [](auto& s) { s.metrics_dcgm.names = true; },
+      {"metrics.dcgm_names", [](auto& s) { s.dcgm.names = true; },
        [](auto& scene) { return std::to_string(scene.worker->dcgm_names()); }},
-      {"metrics.dcgm_parts", [](auto& s) { s.metrics_dcgm.parts = true; },
+      {"metrics.dcgm_parts", [](auto& s) { s.dcgm.parts = true; },
        [](auto& scene) { return std::to_string(scene.worker->dcgm_parts()); }},
   };
 }

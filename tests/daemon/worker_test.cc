@@ -578,6 +578,8 @@ std::string any_text(const SettingInfo& info) {
       {"attribute.idle_rule", {"unallocated", "by_slice", "equal"}},
       {"attribute.currency", {"EUR", "SEK"}},
       {"attribute.pod_resources", {"", "/var/lib/kubelet/pod-resources/kubelet.sock"}},
+      {"dcgm.use", {"auto", "on", "off"}},
+      {"dcgm.address", {"", "127.0.0.1:5556", "unix:/run/engine"}},
       {"api.readers", {"root", "everyone", "derate", "100"}},
       {"api.users", {"root", "everyone", "derate", "100"}},
       {"api.operators", {"root", "everyone", "derate", "100"}},

@@ -238,7 +238,8 @@ Result<unsigned int> DcgmEngine::find_gpu(const std::string& uuid) const {
 }
 
 Result<std::optional<WallTime>> DcgmEngine::measured_at(const std::string& uuid) {
-  dcgm::Entity gpu{EntityKind::gpu, TRY(find_gpu(uuid))};
+  const unsigned int number = TRY(find_gpu(uuid));
+  dcgm::Entity gpu{EntityKind::gpu, number};
   std::array<FieldId, std::size(kShares)> fields;
   std::transform(std::begin(kShares), std::end(kShares), fields.begin(),
                  [](const auto& share) { return share.first; });

@@ -12,8 +12,8 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/dcgm_address.h"
 #include "core/sample.h"
-#include "device/dcgm/dcgm_address.h"
 #include "device/dcgm/dcgm_library.h"
 
 namespace derate {

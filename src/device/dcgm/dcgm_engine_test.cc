@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "device/dcgm/dcgm_listeners.h"
 #include "device/dcgm/test_dcgm.h"
 
 namespace derate {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "device/dcgm/dcgm_listeners.h"
+
 namespace derate {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "device/dcgm/dcgm_listeners.h"
 #include "device/dcgm/test_dcgm.h"
 
 namespace derate {

@@ -136,6 +136,20 @@ void put_origins(Json& json, const GpuSnapshot& gpu) {
   }
 }
 
+// By field, its reader and the age of its newest value.
+void put_sources(Json& json, const Record& record) {
+  Json sources = Json::object();
+  for (std::size_t i = 0; i < kFields; ++i) {
+    const auto field = static_cast<Field>(i);
+    const auto& origin = record.estimate.origins[field];
+    if (!origin) continue;
+    sources[to_string(field)] = {
+        {"source", origin->source},
+        {"age_seconds", std::max(0.0, seconds(record.time - origin->taken))}};
+  }
+  if (!sources.empty()) json["sources"] = std::move(sources);
+}
+
 }  // namespace
 
 Json gpu_json(const GpuSnapshot& gpu) {
@@ -171,6 +185,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
   put(json, "highest_sm_clock_mhz", gpu.highest_clock);
   put(json, "factory_power_limit_watts", gpu.factory_power_limit);
   if (record.sample) put_modes(json, *record.sample);
+  put_sources(json, record);
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;

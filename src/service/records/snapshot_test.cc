@@ -39,6 +39,16 @@ TEST(Snapshot, AnObservedGpuHasNoPolicy) {
   EXPECT_FALSE(json.contains("promised_performance_ratio"));
 }
 
+TEST(Snapshot, EachFieldHasItsSourceAndItsAge) {
+  GpuSnapshot one = gpu(0, "assure");
+  EXPECT_FALSE(gpu_json(one).contains("sources"));
+  one.record.time = Instant(std::chrono::seconds(10));
+  one.record.estimate.origins[Field::activity] =
+      FieldOrigin{.taken = Instant(std::chrono::seconds(9)), .source = "dcgm"};
+  EXPECT_EQ(gpu_json(one)["sources"],
+            Json({{"activity", {{"source", "dcgm"}, {"age_seconds", 1.0}}}}));
+}
+
 TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
   EXPECT_FALSE(gpu_json(gpu(0, "assure")).contains("assigned"));
   GpuSnapshot one = gpu(0, "assure");

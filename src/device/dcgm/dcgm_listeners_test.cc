@@ -1,4 +1,4 @@
-#include "device/dcgm/dcgm_address.h"
+#include "device/dcgm/dcgm_listeners.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -27,18 +27,7 @@ struct Tables {
   Folder folder;
 };
 
-TEST(DcgmAddress, ParsesWhatItPrints) {
-  for (const DcgmAddress& address : usual_dcgm_addresses()) {
-    const auto again = parse_dcgm_address(to_string(address));
-    ASSERT_TRUE(again.ok());
-    EXPECT_EQ(*again, address);
-  }
-  for (const char* bad : {"", "5555", "10.0.0.1:5555", "127.0.0.1:0", "127.0.0.1:65536", "unix:x",
-                          "127.0.0.1:", ":5555", "host:5555"})
-    EXPECT_FALSE(parse_dcgm_address(bad).ok()) << bad;
-}
-
-TEST(DcgmAddress, ListenersAreThoseAtWhichAConnectionArrives) {
+TEST(DcgmListeners, ListenersAreThoseAtWhichAConnectionArrives) {
   const DcgmAddress address{.host = "127.0.0.1", .port = 5555, .path = {}};
   Tables tables;
   EXPECT_TRUE(listeners_of(address, tables.folder.path()).empty());
@@ -51,7 +40,7 @@ TEST(DcgmAddress, ListenersAreThoseAtWhichAConnectionArrives) {
   EXPECT_EQ(listeners_of(address, tables.folder.path()), (std::vector<uid_t>{0, 1000}));
 }
 
-TEST(DcgmAddress, TheOwnerOfASocketListensAndAFileIsNone) {
+TEST(DcgmListeners, TheOwnerOfASocketListensAndAFileIsNone) {
   Folder folder;
   const DcgmAddress address{.host = {}, .port = 0, .path = folder.path() + "/engine"};
   EXPECT_TRUE(listeners_of(address).empty());
@@ -68,7 +57,7 @@ TEST(DcgmAddress, TheOwnerOfASocketListensAndAFileIsNone) {
 }
 
 // Any user may listen where no engine does: what that user says of GPUs is not used.
-TEST(DcgmAddress, OfOtherUsersNothingIsUsed) {
+TEST(DcgmListeners, OfOtherUsersNothingIsUsed) {
   const DcgmAddress address = usual_dcgm_addresses().front();
   const auto code = [&](const std::vector<uid_t>& users) {
     const auto checked = check_listeners(address, users, 1000);

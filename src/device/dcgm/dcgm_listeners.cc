@@ -1,4 +1,4 @@
-#include "device/dcgm/dcgm_address.h"
+#include "device/dcgm/dcgm_listeners.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,9 +12,6 @@
 
 namespace derate {
 namespace {
-
-constexpr std::string_view kUnix = "unix:";
-constexpr std::string_view kLoopback[] = {"127.0.0.1", "localhost"};
 
 // A connection to 127.0.0.1 arrives at these local addresses: at that one or any, of IPv4 and of
 // IPv6 that takes IPv4, too. Written as the kernel's tables have them on little-endian machines.
@@ -54,39 +51,11 @@ void add_listeners(const std::string& table, const std::string& port, std::vecto
   }
 }
 
-Error bad_address(std::string_view text) {
-  return {Errc::invalid_argument,
-          fmt::format("DCGM address '{}': allowed are 127.0.0.1:PORT and unix:/PATH, of this "
-                      "machine's host engine",
-                      text)};
-}
-
 }  // namespace
 
 std::vector<DcgmAddress> usual_dcgm_addresses() {
   return {{.host = "127.0.0.1", .port = dcgm::kPort, .path = {}},
           {.host = {}, .port = 0, .path = dcgm::kSocketPath}};
-}
-
-Result<DcgmAddress> parse_dcgm_address(std::string_view text) {
-  if (text.starts_with(kUnix)) {
-    const std::string_view path = text.substr(kUnix.size());
-    if (!path.starts_with('/')) return bad_address(text);
-    return DcgmAddress{.host = {}, .port = 0, .path = std::string(path)};
-  }
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return bad_address(text);
-  const std::string_view host = text.substr(0, colon);
-  const auto port = parse_integer(text.substr(colon + 1));
-  const bool local =
-      std::find(std::begin(kLoopback), std::end(kLoopback), host) != std::end(kLoopback);
-  if (!local || !port || *port < 1 || *port > 65535) return bad_address(text);
-  return DcgmAddress{.host = "127.0.0.1", .port = static_cast<int>(*port), .path = {}};
-}
-
-std::string to_string(const DcgmAddress& address) {
-  if (address.host.empty()) return std::string(kUnix) + address.path;
-  return fmt::format("{}:{}", address.host, address.port);
 }
 
 std::vector<uid_t> listeners_of(const DcgmAddress& address, const std::string& proc_net) {
