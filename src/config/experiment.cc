@@ -216,7 +216,7 @@ Result<void> check_jobs(const Experiment& e) {
 
 Result<void> check_together(const Experiment& e) {
   TRY(check_place(e));
-  TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference"}));
+  TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference", "dcgm"}));
   TRY(check_labels(e));
   TRY(check_work(e));
   if (e.policies.empty())

@@ -33,7 +33,7 @@ struct SensorStress {
   std::vector<double> counter_window_s, counter_refresh_s, counter_noise_points;
   std::vector<double> counter_step_points, counter_follows, power_window_s;
   std::vector<double> counter_gain, counter_wander, counter_frozen_s, counter_frozen_every_s;
-  std::vector<double> memory_bias, activity_noise;
+  std::vector<double> memory_bias, activity_noise, activity_lag_s, activity_blank;
   std::vector<double> switch_latency_s, rises_late_s, held_at_start_s, held_at_start;
   std::vector<double> clock_shown_off, clock_step_mhz, beyond_ratio;
   std::vector<double> driver_cost;
@@ -99,6 +99,9 @@ void visit_counter_stress(auto& e, auto& visit) {
          e.memory_bias, -0.5, 0.5);
   stress("activity_noise", "", "standard deviation of GPM windows' noise, relative",
          e.activity_noise, 0, 0.5);
+  stress("activity_lag_s", "s", "activity is shown so late", e.activity_lag_s, 0, 10);
+  stress("activity_blank", "", "share of the windows of activity without any value",
+         e.activity_blank, 0, 1);
   stress("counter_step_points", "points",
          "utilisation is rounded to whole steps of so much; chips show whole points",
          e.counter_step_points, 0.01, 50);
@@ -257,8 +260,8 @@ void visit_experiment(auto& e, auto&& visit) {
   gpus("chips", "",
        "simulated GPUs: names (`derate sim list`) or paths to chip files (docs/chips.md)", e.chips);
   gpus("sensors", "",
-       "chip (as measured on it) or reference (as comparisons with the published code's replay "
-       "assume)",
+       "chip (as measured on it), reference (as comparisons with the published code's replay "
+       "assume) or dcgm (the chip's own, and activity from a DCGM host engine where it has no GPM)",
        e.sensors);
   gpus("gpu", "", "in place real: the GPU by index, UUID or PCI bus id; commands see only it",
        e.gpu);

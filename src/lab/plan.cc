@@ -318,6 +318,7 @@ Result<std::vector<NamedChip>> chips_of(const Experiment& e) {
                      fmt::format("{}: two chips are named {}: give one a name of its own", where,
                                  chip.name)};
     if (e.sensors == "reference") chip = with_reference_sensors(std::move(chip));
+    if (e.sensors == "dcgm") chip = with_dcgm_sensors(std::move(chip));
     out.push_back({std::move(chip), std::move(file)});
   }
   return out;

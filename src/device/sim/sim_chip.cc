@@ -252,6 +252,17 @@ SimChip with_reference_sensors(SimChip chip) {
   return chip;
 }
 
+SimChip with_dcgm_sensors(SimChip chip) {
+  SensorSpec& sensors = chip.sensors;
+  if (sensors.activity_window) return chip;
+  sensors.activity_window = milliseconds(100);
+  sensors.activity_lag = milliseconds(300);
+  sensors.activity_noise = 0.005;
+  sensors.activity_glitches = 4.0 / 1200;
+  sensors.activity_by_dcgm = true;
+  return chip;
+}
+
 GpuModes sim_modes(const SimChip& chip) {
   const DriverSpec& driver = chip.driver;
   GpuModes out{.display = driver.display, .virtualisation = Virtualisation::none};
@@ -277,7 +288,8 @@ Capability sim_capability(const SimChip& chip, int index) {
   out.energy_counter = chip.sensors.energy_counter && !counts_its_module(chip.product);
   out.instant_power = chip.sensors.instant.has_value();
   out.averaged_power = chip.sensors.average.has_value();
-  out.activity_counters = chip.sensors.activity_window.has_value();
+  out.activity_counters =
+      chip.sensors.activity_window.has_value() && !chip.sensors.activity_by_dcgm;
   out.memory_lock = chip.driver.memory_lock && !chip.lower_memory_clocks.empty();
   out.modes = sim_modes(chip);
   out.process_list = true;

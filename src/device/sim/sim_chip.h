@@ -70,7 +70,10 @@ struct SensorSpec {
   // whole; empty: it sees all of it.
   std::optional<Duration> energy_sight;
   Duration energy_lag{};                    // it tells what was true so long ago
-  std::optional<Duration> activity_window;  // GPM; empty where the chip has none
+  std::optional<Duration> activity_window;  // GPM or DCGM; empty where neither shows activity
+  bool activity_by_dcgm = false;            // the four shares that Derate reads from DCGM
+  Duration activity_lag{};                  // of each window behind its end
+  double activity_blank = 0;                // share of the windows without any value
   double activity_noise = 0;                // of each GPM window, relative, sd
   double activity_glitches = 0;             // share of the windows whose DRAM share is far off
   // Of utilisation and activity: what they show of what is true, the amplitude by which that
@@ -182,6 +185,11 @@ Result<SimChip> parse_sim_chip(std::string_view toml, std::string_view file);
 // of noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's
 // own.
 SimChip with_reference_sensors(SimChip chip);
+
+// The sensors of a chip without GPM whose activity a DCGM host engine measures, each 100 ms, its
+// shortest sound period (NVIDIA/DCGM#310), and 0.3 s late (#170). Noise and glitches are assumed to
+// be those of an H200's GPM.
+SimChip with_dcgm_sensors(SimChip chip);
 
 // The settings of other tools, as the maker ships them.
 GpuModes sim_modes(const SimChip& chip);

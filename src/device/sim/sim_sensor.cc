@@ -9,7 +9,8 @@ namespace derate {
 namespace {
 
 // Streams of noise that belong to no schedule.
-constexpr std::uint64_t kGlitchStream = 1000, kWanderStream = 1100, kActivityStream = 1200;
+constexpr std::uint64_t kGlitchStream = 1000, kWanderStream = 1100, kActivityStream = 1200,
+                        kBlankStream = 1300;
 
 constexpr Duration kWanderPeriod = std::chrono::seconds(60);
 
@@ -49,6 +50,17 @@ std::optional<std::int64_t> newest(const Schedule& schedule, std::int64_t now) {
   return now - (now - schedule.first) % schedule.every;
 }
 
+// A V100's applications were measured without these counters: assumed are the utilisation, and of
+// DRAM the memory utilisation by the factor that an A100 and an H200 show.
+Activity dcgm_activity(const OperatingPoint& point) {
+  constexpr double kMemoryFactor = 1.27;
+  Activity out = point.activity;
+  if (!out.graphics) out.graphics = point.gpu_utilisation;
+  if (!out.dram && point.memory_utilisation)
+    out.dram = Fraction(point.memory_utilisation->value() / kMemoryFactor);
+  return out;
+}
+
 }  // namespace
 
 // Of the two that utilisation has.
@@ -69,6 +81,7 @@ SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed
   if (spec.average) average_ = scheduled(*spec.average);
   energy_ = schedule(spec.energy_refresh, step);
   if (spec.activity_window) activity_ = schedule(*spec.activity_window, *spec.activity_window);
+  if (spec.activity_lag > Duration::zero()) activity_lag_ = whole_steps(spec.activity_lag, step);
   if (spec.energy_sight) energy_sight_ = whole_steps(*spec.energy_sight, step);
   if (spec.energy_lag > Duration::zero()) energy_lag_ = whole_steps(spec.energy_lag, step);
   if (spec.frozen.lasts > Duration::zero() && spec.frozen.every > Duration::zero()) {
@@ -172,7 +185,8 @@ void SimSensors::step(const OperatingPoint& point, Watts power) {
   total_.memory_unknown += point.memory_utilisation ? 0 : 1;
   total_.power += power.value();
   history_[static_cast<std::size_t>(now_) & (history_.size() - 1)] = total_;
-  if (spec_.activity_window) accumulate_activity(point.activity);
+  if (spec_.activity_window)
+    accumulate_activity(spec_.activity_by_dcgm ? dcgm_activity(point) : point.activity);
   if (energy_sight_ > 0) count_energy();
 }
 
@@ -207,7 +221,7 @@ SimSensors::Shown SimSensors::shown() const {
   if (spec_.average) out.power_average = power(average_, *spec_.average);
   out.energy = energy();
   out.activity = activity_shown_;
-  out.activity_window = activity_window_;
+  out.activity_window = activity_shown_window_;
   return out;
 }
 
@@ -215,11 +229,28 @@ void SimSensors::accumulate_activity(const Activity& activity) {
   const std::span<const ActivityShare> shares = activity_shares();
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const auto& share = activity.*shares[i].member;
-    if (!share) continue;
+    if (!share || !shows(shares[i])) continue;
     ++activity_counts_[i];
     activity_sums_[i] += share->value();
   }
-  if (newest(activity_, now_) == now_) publish_activity();
+  if (newest(activity_, now_) == now_) make_activity();
+  publish_activity();
+}
+
+void SimSensors::publish_activity() {
+  while (!activity_late_.empty() && activity_late_.front().first <= now_) {
+    activity_shown_ = activity_late_.front().second;
+    ++activity_shown_window_;
+    activity_late_.pop_front();
+  }
+}
+
+// Of DCGM's fields Derate reads four (device/dcgm/dcgm_engine.cc).
+bool SimSensors::shows(const ActivityShare& share) const {
+  if (!spec_.activity_by_dcgm) return true;
+  constexpr std::optional<Fraction> Activity::*kRead[] = {&Activity::graphics, &Activity::sm,
+                                                          &Activity::tensor, &Activity::dram};
+  return std::find(std::begin(kRead), std::end(kRead), share.member) != std::end(kRead);
 }
 
 // The factor by which this window's DRAM share is off.
@@ -237,12 +268,12 @@ double SimSensors::glitch() {
 }
 
 // As for utilisation: not known throughout the window, not shown.
-void SimSensors::publish_activity() {
+void SimSensors::make_activity() {
   ++activity_window_;
   const bool stands = seen_now() < now_;
   const double dram = glitch();
   for (std::size_t i = 0; i < activity_shares().size(); ++i) {
-    auto& share = activity_shown_.*activity_shares()[i].member;
+    auto& share = activity_made_.*activity_shares()[i].member;
     if (!stands) {
       share.reset();
       if (activity_counts_[i] >= activity_.every) {
@@ -258,6 +289,10 @@ void SimSensors::publish_activity() {
     activity_sums_[i] = 0;
     activity_counts_[i] = 0;
   }
+  const bool blank = spec_.activity_blank > 0 &&
+                     uniform(seed_, kBlankStream, static_cast<std::uint64_t>(activity_window_)) <
+                         spec_.activity_blank;
+  activity_late_.emplace_back(now_ + activity_lag_, blank ? Activity{} : activity_made_);
 }
 
 }  // namespace derate

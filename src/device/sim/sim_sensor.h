@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "core/sample.h"
@@ -36,7 +38,7 @@ class SimSensors {
   std::optional<Fraction> memory_utilisation() const;
   Joules energy() const;
   const Activity& activity() const { return activity_shown_; }
-  std::int64_t activity_window() const { return activity_window_; }
+  std::int64_t activity_window() const { return activity_shown_window_; }
 
  private:
   // Running sums since the start; a mean over a window is a difference of two.
@@ -63,7 +65,9 @@ class SimSensors {
   std::optional<Watts> power(const Schedule& schedule, const PowerSensorSpec& spec) const;
   void count_energy();
   void accumulate_activity(const Activity& activity);
+  void make_activity();
   void publish_activity();
+  bool shows(const ActivityShare& share) const;
   double glitch();
 
   SensorSpec spec_;
@@ -73,6 +77,7 @@ class SimSensors {
   Sums total_;
   std::vector<Sums> history_;  // ring by step number; a power of two
   Schedule utilisation_, usage_, instant_, average_, energy_, activity_;
+  std::int64_t activity_lag_ = 0;                   // steps
   std::int64_t energy_lag_ = 0, energy_sight_ = 0;  // steps; a sight of 0 sees everything
   double counted_ = 0;                              // W x steps that the energy counter has
   std::int64_t frozen_ = 0, frozen_every_ = 0, frozen_phase_ = 0;  // steps
@@ -80,8 +85,13 @@ class SimSensors {
   std::vector<std::int64_t> activity_counts_;  // steps of the window in which the share was known
   double glitch_ = 0;                          // of the window before
   Shown begun_;                                // before the first renewal
-  Activity activity_shown_;
+  // Windows that have ended: the last one, those that are not shown yet with the step at which they
+  // will be, and the one that is shown.
   std::int64_t activity_window_ = 0;
+  Activity activity_made_;
+  std::deque<std::pair<std::int64_t, Activity>> activity_late_;
+  Activity activity_shown_;
+  std::int64_t activity_shown_window_ = 0;
 };
 
 }  // namespace derate
