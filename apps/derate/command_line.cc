@@ -812,6 +812,30 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
                         "derate sim fault -i 0 --lost", "derate sim fault --clear"}));
 }
 
+void add_engine_address(CLI::App& verb, SimDcgmAddress& options) {
+  add_value(verb, "--listen", "ADDRESS", options.listen,
+            "Where it listens: 127.0.0.1:PORT or a path; default: hostengine in the directory of "
+            "the simulated GPUs");
+  add_sim_directory(verb, options);
+}
+
+void add_sim_dcgm(CommandLine& line, CLI::App& sim) {
+  auto [verb, options] = line.add_verb<SimDcgmOptions>(
+      sim, "dcgm", "Run a DCGM host engine of served GPUs, until Ctrl-C");
+  add_value(verb, "--engine-version", "VERSION", options.engine_version,
+            "The version that it reports");
+  add_engine_address(verb, options);
+  verb.footer(examples({"derate sim dcgm", "derate sim dcgm --listen 127.0.0.1:5555"}));
+  auto [fault, faults] = line.add_verb<SimDcgmFaultOptions>(
+      sim, "dcgm-fault", "Let something go wrong with that host engine; all else is well again");
+  add_value(fault, "faults", "FAULT", faults.faults,
+            "paused, taken (by another process), no_module, zeros, frozen, lies, shuffled, "
+            "late=SECONDS; none: all is well");
+  add_engine_address(fault, faults);
+  fault.footer(examples({"derate sim dcgm-fault taken", "derate sim dcgm-fault frozen late=0.5",
+                         "derate sim dcgm-fault"}));
+}
+
 void add_sim_verbs(CommandLine& line) {
   CLI::App& sim = *line.app.add_subcommand("sim", "Simulated GPUs");
   sim.require_subcommand(1);
@@ -829,6 +853,7 @@ void add_sim_verbs(CommandLine& line) {
   add_sim_job(line, sim);
   add_sim_show(line, sim);
   add_sim_fault(line, sim);
+  add_sim_dcgm(line, sim);
   sim.footer(examples({"derate sim list H200 --json", "derate sim serve --chip H200 --gpus 8",
                        "derate sim job GEMM --work 60s", "derate sim show"}));
 }

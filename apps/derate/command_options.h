@@ -255,6 +255,15 @@ struct SimJobOptions : Common, SimDirectory {
   std::string launches;  // a recording of them
   int instance = 0;      // with MIG; 0: none named
 };
+struct SimDcgmAddress : SimDirectory {
+  std::string listen;  // empty: hostengine in the directory
+};
+struct SimDcgmOptions : SimDcgmAddress {
+  std::string engine_version = "4.6.0";
+};
+struct SimDcgmFaultOptions : SimDcgmAddress {
+  std::vector<std::string> faults;  // all others are over
+};
 struct SimShowOptions : Common, SimDirectory {
   std::string gpus;
 };
@@ -361,16 +370,16 @@ struct ExitCodesOptions : Common {};
 using Verb = std::variant<
     DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
     ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
-    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions,
-    TokenCreateOptions, TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
-    ExitCodesOptions, PolicySetOptions, PolicyConfirmOptions, PolicyForecastOptions, TopOptions,
-    RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions, LabShowOptions,
-    LabCheckOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions, LabExportOptions,
-    LabImportOptions, LabLogOptions, BeatOptions, PolicyModelsOptions, PolicyForgetOptions,
-    TuneReplayOptions, EnergyOptions, TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions,
-    TuneJobListOptions, TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions,
-    BillOptions, LabAttributionOptions, LabSharesOptions, HistoryOptions, SavingsOptions,
-    WhyOptions, EventsOptions, AdviseOptions, UiOptions>;
+    SimDcgmOptions, SimDcgmFaultOptions, DoctorOptions, ConfigCheckOptions, ConfigPrintOptions,
+    ConfigSetOptions, ConfigDiffOptions, TokenCreateOptions, TokenListOptions, TokenRevokeOptions,
+    CompletionOptions, ManualOptions, ExitCodesOptions, PolicySetOptions, PolicyConfirmOptions,
+    PolicyForecastOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
+    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
+    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
+    AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions, LabSharesOptions,
+    HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions, UiOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -410,6 +419,8 @@ Result<int> run_verb(const RecordOptions& options);
 Result<int> run_verb(const ReplayOptions& options);
 Result<int> run_verb(const SimListOptions& options);
 Result<int> run_verb(const SimServeOptions& options);
+Result<int> run_verb(const SimDcgmOptions& options);
+Result<int> run_verb(const SimDcgmFaultOptions& options);
 Result<int> run_verb(const SimJobOptions& options);
 Result<int> run_verb(const SimShowOptions& options);
 Result<int> run_verb(const SimFaultOptions& options);

@@ -22,8 +22,10 @@ constexpr Duration kStep = std::chrono::milliseconds(10);
 
 Result<std::vector<SimChip>> named_chips(const SimServeOptions& options) {
   std::vector<SimChip> out;
-  for (const std::string& name : options.chips) out.push_back(TRY(open_sim_chip(name)));
-  if (out.empty()) out.push_back(sim_chips().front());
+  // The activity of chips without GPM is a host engine's to tell (derate sim dcgm).
+  for (const std::string& name : options.chips)
+    out.push_back(with_dcgm_sensors(TRY(open_sim_chip(name))));
+  if (out.empty()) out.push_back(with_dcgm_sensors(sim_chips().front()));
   return out;
 }
 

@@ -42,4 +42,14 @@ Result<std::string> own_nvml_library() {
                "../lib/derate"};
 }
 
+Result<std::string> own_dcgm_library() {
+  std::error_code ignored;
+  for (const fs::path& at :
+       {own_folder() / "fakedcgm/4", own_folder().parent_path() / "lib/derate"})
+    if (fs::exists(at / "libdcgm.so.4", ignored)) return (at / "libdcgm.so.4").string();
+  return Error{Errc::not_found,
+               "libdcgm.so.4 of the simulation is neither next to this program nor in "
+               "../lib/derate"};
+}
+
 }  // namespace derate
