@@ -101,8 +101,8 @@ Json evidence_json(const WorkEvidence& e) {
   add("integer_ratio", e.integer);
   add("dram_ratio", e.dram);
   add("memory_utilisation_ratio", e.memory_utilisation);
-  add("pcie_in_bytes_per_second", e.pcie_in);
-  add("pcie_out_bytes_per_second", e.pcie_out);
+  add("pcie_in_bytes_per_second", e.pcie.in);
+  add("pcie_out_bytes_per_second", e.pcie.out);
   add("power_watts", e.power);
   out["heat_ratio"] = e.heat.time.value();
   out["power_cap_ratio"] = e.power_cap.time.value();

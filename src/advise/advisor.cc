@@ -91,10 +91,6 @@ std::optional<Advice> advise_of_idleness(const WorkEvidence& e) {
 
 // --- waits ---------------------------------------------------------------------------------------
 
-// Bytes a second, one way, of x16 with pinned memory. GPM, which counts what is copied, comes with
-// Hopper and later: PCIe 5. Measured on H200s: 52 to 55 GB/s.
-constexpr double kLink = 52e9;
-
 struct LongStops {
   std::size_t count = 0;
   double longest = 0, total = 0, bytes_out = 0, bytes_in = 0, every = 0;
@@ -146,12 +142,12 @@ struct InputGuess {
 };
 InputGuess guess_input(const WorkEvidence& e) {
   constexpr double kUneven = 2.7, kSurely = 5, kEven = 2.2;
-  const double bursts = e.pcie_in_bursts.value_or(1);
-  const double usual = value(e.pcie_in_usual) / kManyLaunches;
+  const double bursts = e.pcie.in_bursts.value_or(1);
+  const double usual = value(e.pcie.in_usual) / kManyLaunches;
   if (bursts >= kUneven) return {true, bursts >= kSurely};
   if (usual >= 1.25) return {true, usual >= 3};
   constexpr double kFewCopies = 0.01;  // of the link, while it waits
-  return {false, bursts < kEven && usual < 0.8 && value(e.pcie_waiting) < kFewCopies * kLink};
+  return {false, bursts < kEven && usual < 0.8 && value(e.pcie.waiting) < kFewCopies * e.pcie.link};
 }
 
 std::string waiting_text(const WorkEvidence& e) {
@@ -163,23 +159,27 @@ std::string waiting_text(const WorkEvidence& e) {
   return out;
 }
 
+// Whether what is copied over PCIe is known.
+bool sees_copies(const WorkEvidence& e) { return e.pcie.in && e.pcie.out; }
+
 std::string copies_text(const WorkEvidence& e) {
+  if (!sees_copies(e)) return "";
   return fmt::format("; over PCIe {} came in and {} went out each second",
-                     bytes_text(value(e.pcie_in)), bytes_text(value(e.pcie_out)));
+                     bytes_text(value(e.pcie.in)), bytes_text(value(e.pcie.out)));
 }
 
 // Of the time that it waits, how much copies take that go at the rate of the fastest.
 double share_of_copies(const WorkEvidence& e) {
-  const double most = value(e.pcie_most);
-  return most > 0 ? value(e.pcie_waiting) / most : 0;
+  const double most = value(e.pcie.most);
+  return most > 0 ? value(e.pcie.waiting) / most : 0;
 }
 
 std::optional<Advice> advise_of_copies(const WorkEvidence& e, double lost) {
   constexpr double kMuch = 0.08, kSome = 0.03, kMostOfIt = 0.7;  // of the link; of the waiting
   // Input for the work only comes in.
   constexpr double kBothWays = 0.3;
-  const double moved = value(e.pcie_waiting) / kLink;
-  const bool goes_out = value(e.pcie_out) > kBothWays * value(e.pcie_in);
+  const double moved = value(e.pcie.waiting) / e.pcie.link;
+  const bool goes_out = value(e.pcie.out) > kBothWays * value(e.pcie.in);
   const bool is_much =
       moved > kMuch || (moved > kSome && (goes_out || share_of_copies(e) > kMostOfIt));
   if (!is_much) return std::nullopt;
@@ -192,7 +192,7 @@ std::optional<Advice> advise_of_copies(const WorkEvidence& e, double lost) {
 // third of the SMs, with 75,000 launches a second (docs/advise.md).
 double tininess(const WorkEvidence& e) {
   constexpr double kFewSms = 0.25;
-  const double launches = std::max(value(e.pcie_in_usual), 1e6) / kManyLaunches;
+  const double launches = std::max(value(e.pcie.in_usual), 1e6) / kManyLaunches;
   return std::log(launches) - 1.5 * std::log(std::max(value(e.sm), 0.01) / kFewSms);
 }
 
@@ -203,7 +203,7 @@ std::optional<Advice> advise_of_waiting(const WorkEvidence& e) {
   constexpr double kLeastOutside = 0.09;
   if (lost < (e.sees_inside ? kLeastLost.value() : kLeastOutside)) return std::nullopt;
   const std::string effect = fmt::format("at most {} of the time", percent_of(lost));
-  if (!e.sees_inside) return advice(Finding::waiting, lost, true, waiting_text(e), effect);
+  if (!sees_copies(e)) return advice(Finding::waiting, lost, true, waiting_text(e), effect);
   if (auto stops = advise_of_checkpoints(e)) return stops;
   if (auto copies = advise_of_copies(e, lost)) return copies;
   const InputGuess guess = guess_input(e);
@@ -217,26 +217,39 @@ double busiest_pipe(const WorkEvidence& e) {
   return std::max({value(e.tensor), value(e.fp64), value(e.fp32), value(e.fp16), value(e.integer)});
 }
 
+// Whether each pipe is known that can be the busiest.
+bool sees_all_pipes(const WorkEvidence& e) {
+  return e.tensor && e.fp64 && e.fp32 && e.fp16 && e.integer;
+}
+
 std::string units_text(const WorkEvidence& e) {
-  return fmt::format(
-      "of the time with kernels SMs were busy {}, warps resident {}, tensor {}, FP32 {}, "
-      "FP64 {}, DRAM {}",
-      percent_of(value(e.sm)), percent_of(value(e.occupancy)), percent_of(value(e.tensor)),
-      percent_of(value(e.fp32)), percent_of(value(e.fp64)), percent_of(value(e.dram)));
+  const std::pair<const char*, std::optional<Fraction>> units[] = {
+      {"SMs were busy", e.sm}, {"warps resident", e.occupancy},
+      {"tensor", e.tensor},    {"FP32", e.fp32},
+      {"FP64", e.fp64},        {"DRAM", e.dram}};
+  std::string out;
+  for (const auto& [name, share] : units)
+    if (share) out += fmt::format("{} {} {}", out.empty() ? "" : ",", name, percent_of(*share));
+  return "of the time with kernels" + out;
 }
 
 // Kernels that page in managed memory run while they wait.
 std::optional<Advice> advise_of_paging(const WorkEvidence& e) {
-  const double moved = value(e.pcie_in) + value(e.pcie_out);
-  if (moved < 0.12 * kLink || busiest_pipe(e) > 0.3 || waiting_share(e) > 0.5) return std::nullopt;
-  return advice(Finding::transfers, 0.5 * e.working.value(), moved > 0.2 * kLink,
-                units_text(e) + copies_text(e), "kernels that wait for no pages");
+  const double moved = value(e.pcie.in) + value(e.pcie.out);
+  if (moved < 0.12 * e.pcie.link || busiest_pipe(e) > 0.3 || waiting_share(e) > 0.5)
+    return std::nullopt;
+  return advice(Finding::transfers, 0.5 * e.working.value(),
+                moved > 0.2 * e.pcie.link && sees_all_pipes(e), units_text(e) + copies_text(e),
+                "kernels that wait for no pages");
 }
 
 std::optional<Advice> advise_of_small_kernels(const WorkEvidence& e) {
   constexpr double kSmall = 0.66, kClear = 0.7;
   const double sm = value(e.sm), busy = std::max(busiest_pipe(e), value(e.dram));
   if (!e.sm || sm >= kSmall || busy > 0.5) return std::nullopt;
+  if (!e.pcie.in_usual)
+    return advice(Finding::underused, e.working.value() * (1 - sm), sm < 0.6, units_text(e),
+                  "not known before a profiler tells which of them it is");
   const double tiny = tininess(e);
   const double lost = tiny > 0 ? 1 - e.working.value() * sm : e.working.value() * (1 - sm);
   return advice(tiny > 0 ? Finding::launches : Finding::small_kernels, lost,
@@ -244,14 +257,24 @@ std::optional<Advice> advise_of_small_kernels(const WorkEvidence& e) {
                 fmt::format("up to {} of the SMs' time is free", percent_of(1 - sm)));
 }
 
+// Of its limit; false: not known.
+constexpr double kLittlePower = 0.52;
+bool draws_little(const WorkEvidence& e, double share) {
+  return e.power && e.power_limit && *e.power / *e.power_limit < share;
+}
+
 std::optional<Advice> advise_of_occupancy(const WorkEvidence& e) {
   constexpr double kFewWarps = 0.2, kBusyPipe = 0.3, kBusyDram = 0.4;
   if (!e.occupancy || value(e.sm) < 0.66 || value(e.occupancy) >= kFewWarps ||
       busiest_pipe(e) >= kBusyPipe || value(e.dram) >= kBusyDram)
     return std::nullopt;
+  // A busy pipe that is not seen draws power.
+  const bool all = sees_all_pipes(e);
+  if (!all && !draws_little(e, kLittlePower)) return std::nullopt;
   const double lost = 0.45 * e.working.value();
-  return advice(Finding::occupancy, lost, value(e.occupancy) < 0.15 && busiest_pipe(e) < 0.22,
-                units_text(e), "not known before it is tried: latency is hidden by more warps");
+  const bool clear = value(e.occupancy) < 0.15 && busiest_pipe(e) < 0.22;
+  return advice(Finding::occupancy, lost, all && clear, units_text(e),
+                "not known before it is tried: latency is hidden by more warps");
 }
 
 std::optional<Advice> advise_of_memory(const WorkEvidence& e) {
@@ -278,17 +301,17 @@ std::optional<Advice> advise_of_tensor_cores(const WorkEvidence& e) {
                 "matrix products two to eight times as fast, where they may be TF32 or bf16");
 }
 
-// Without activity counters: the board draws little though kernels run, and they use no memory.
+// Without counters of copies, which show launches: the board draws little though kernels run, and
+// they use no memory.
 constexpr double kEvenLessPower = 0.42;
 bool is_tiny_outside(const WorkEvidence& e) {
   constexpr double kNoMemory = 0.08;
-  return !e.sees_inside && e.power && e.power_limit && value(e.memory_utilisation) < kNoMemory &&
-         *e.power / *e.power_limit < kEvenLessPower;
+  return !sees_copies(e) && value(e.memory_utilisation) < kNoMemory &&
+         draws_little(e, kEvenLessPower);
 }
 
 // Kernels run all the time and the board draws little.
 std::optional<Advice> advise_of_underuse(const WorkEvidence& e) {
-  constexpr double kLittlePower = 0.52;
   if (!e.power || !e.power_limit) return std::nullopt;
   const double power = *e.power / *e.power_limit;
   const bool slowed = e.heat.time.value() > 0.3 || e.power_cap.time.value() > 0.3;
@@ -306,10 +329,11 @@ std::optional<Advice> advise_of_underuse(const WorkEvidence& e) {
 }
 
 std::optional<Advice> advise_of_kernels(const WorkEvidence& e) {
-  if (!e.sees_inside) return advise_of_underuse(e);
+  if (!e.sees_inside || is_tiny_outside(e)) return advise_of_underuse(e);
   for (const auto& rule :
        {advise_of_paging, advise_of_small_kernels, advise_of_occupancy, advise_of_tensor_cores})
     if (auto out = rule(e)) return out;
+  if (!e.sm || !e.occupancy || !sees_copies(e)) return advise_of_underuse(e);
   return std::nullopt;
 }
 

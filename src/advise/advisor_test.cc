@@ -282,6 +282,55 @@ TEST(Advise, WithoutCountersInsideLessIsSaid) {
   EXPECT_EQ(first_of(minute([&](Instant time, int) { return outside(busy(time)); }), false), "");
 }
 
+// A DCGM host engine may measure some of the counters only.
+TEST(Advise, OfCountersThatAreNotThereNothingIsSaid) {
+  const auto small = [](Sample& out) {
+    out.activity.sm = Fraction(0.2);
+    out.activity.tensor = out.activity.dram = Fraction(0.1);
+    out.power_usage = 350_W;
+  };
+  EXPECT_EQ(with(small), "small_batch");
+  const auto without = minute([&](Instant time, int i) {
+    Sample out = i % 2 == 0 ? busy(time) : idle(time);
+    if (i % 2 == 0) small(out);
+    out.activity.occupancy = out.activity.fp32 = out.activity.fp64 = std::nullopt;
+    out.activity.pcie_rx = out.activity.pcie_tx = std::nullopt;
+    return out;
+  });
+  const auto all = advice_of(without);
+  ASSERT_FALSE(all.empty());
+  for (const Advice& each : all) {
+    const std::string name = info_of(each.finding).name;
+    EXPECT_TRUE(name == "waiting" || name == "underused") << name;
+    for (const char* unseen : {"PCIe", "FP32", "FP64", "warps"})
+      EXPECT_EQ(each.evidence.find(unseen), std::string::npos) << each.evidence;
+  }
+}
+
+TEST(Advise, AFewWarpsAreSurelyTooFewOnlyIfEachPipeIsSeen) {
+  const auto few = [](Sample& out) {
+    out.activity.tensor = out.activity.fp32 = Fraction(0.05);
+    out.activity.occupancy = Fraction(0.08);
+    out.power_usage = 300_W;
+  };
+  const auto of = [&](const auto& change) {
+    return advice_of(minute([&](Instant time, int) {
+      Sample out = busy(time);
+      few(out);
+      change(out);
+      return out;
+    }));
+  };
+  EXPECT_EQ(of([](Sample&) {}).at(0).certainty, Certainty::sure);
+  const auto unseen = of([](Sample& out) { out.activity.fp32.reset(); });
+  EXPECT_EQ(unseen.at(0).finding, Finding::occupancy);
+  EXPECT_EQ(unseen.at(0).certainty, Certainty::likely);
+  EXPECT_TRUE(of([](Sample& out) {
+                out.activity.fp32.reset();
+                out.power_usage = 600_W;  // by a pipe that is not seen
+              }).empty());
+}
+
 TEST(Advise, GpusOfOneJobThatWaitForEachOther) {
   const auto gpu = [](double sm) {
     return minute([=](Instant time, int) {

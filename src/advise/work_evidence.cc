@@ -35,6 +35,24 @@ T median(std::vector<T> values) {
   return *middle;
 }
 
+// PCIe 5 since Hopper, 4 with Ampere and Ada, 3 before (PcieTraffic::link).
+double link_of(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::pascal:
+    case Architecture::volta:
+    case Architecture::turing:
+      return 13e9;
+    case Architecture::ampere:
+    case Architecture::ada:
+      return 26e9;
+    case Architecture::unknown:
+    case Architecture::hopper:
+    case Architecture::blackwell:
+      break;
+  }
+  return PcieTraffic{}.link;
+}
+
 // They are read more seldom than other fields where those are read often.
 bool has_activities(std::span<const Sample> samples) {
   constexpr double kEvery = 2;  // seconds, in the mean
@@ -169,8 +187,8 @@ void add_units(WorkEvidence& out, std::span<const Reading> readings) {
     return sums_of(readings, [=](const Sample& s) { return s.activity.*member; })
         .mean<BytesPerSecond>();
   };
-  out.pcie_in = copied(&Activity::pcie_rx);
-  out.pcie_out = copied(&Activity::pcie_tx);
+  out.pcie.in = copied(&Activity::pcie_rx);
+  out.pcie.out = copied(&Activity::pcie_tx);
 }
 
 // How close to the memory's bandwidth a reading's kernels were; empty: not known.
@@ -280,8 +298,8 @@ void add_copies(WorkEvidence& out, std::span<const Reading> readings) {
     bursts.push_back(percentile(in, 0.95) / std::max(usual.back(), kNothingComes));
   }
   if (!usual.empty()) {
-    out.pcie_in_usual = BytesPerSecond(median(usual));
-    out.pcie_in_bursts = median(bursts);
+    out.pcie.in_usual = BytesPerSecond(median(usual));
+    out.pcie.in_bursts = median(bursts);
   }
   double waiting = 0, bytes = 0;
   for (const Reading& each : readings) {
@@ -291,8 +309,8 @@ void add_copies(WorkEvidence& out, std::span<const Reading> readings) {
     waiting += each.weight * (1 - each.working);
     bytes += each.weight * (1 - each.working) * both.back();
   }
-  if (!both.empty()) out.pcie_most = BytesPerSecond(percentile(both, 0.99));
-  if (waiting > 0) out.pcie_waiting = BytesPerSecond(bytes / waiting);
+  if (!both.empty()) out.pcie.most = BytesPerSecond(percentile(both, 0.99));
+  if (waiting > 0) out.pcie.waiting = BytesPerSecond(bytes / waiting);
 }
 
 std::optional<Watts> working_power(std::span<const Reading> readings) {
@@ -345,6 +363,7 @@ std::optional<WorkEvidence> gather_evidence(std::span<const Sample> samples,
   const auto all = readings_of(samples, out.sees_inside);
   if (all.empty()) return std::nullopt;
   const auto readings = without_start(all);
+  out.pcie.link = link_of(capability.architecture);
   if (capability.power_limits) out.power_limit = capability.power_limits->factory;
   if (!capability.sm_clocks.empty()) out.highest_clock = capability.sm_clocks.back();
   double time = 0;

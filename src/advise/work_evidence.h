@@ -29,6 +29,22 @@ struct Slowdown {
   std::optional<Megahertz> clock;  // the mean then
 };
 
+// Empty where traffic is not counted.
+struct PcieTraffic {
+  // Bytes a second, one way, of the link at full width with pinned memory. Measured on H200s: 52 to
+  // 55 GB/s. Assumed of older generations: half of it for each generation of PCIe.
+  double link = 52e9;
+  std::optional<BytesPerSecond> in, out;  // mean over all the time
+  // What comes in over PCIe per working time: the median, and how much of it comes in bursts, the
+  // 95th percentile over the median. Of thirds of the time the median, as a model's loading is one.
+  std::optional<BytesPerSecond> in_usual;
+  std::optional<double> in_bursts;
+  // In and out while it waits, each reading by how much of it waited: what is copied beside kernels
+  // keeps nobody waiting. And the most at a time, the 99th percentile.
+  std::optional<BytesPerSecond> waiting;
+  std::optional<BytesPerSecond> most;
+};
+
 // Of a unit, per working time: 1 is a unit that was busy in every cycle in which a kernel ran.
 struct WorkEvidence {
   GpuId gpu;
@@ -40,15 +56,7 @@ struct WorkEvidence {
   std::optional<Fraction> sm, occupancy, tensor, fp64, fp32, fp16, integer, dram;
   std::optional<Fraction> memory_utilisation;  // as NVML has it, per working time
   Fraction memory_heavy;  // share of the time with the memory close to its bandwidth
-  std::optional<BytesPerSecond> pcie_in, pcie_out;  // mean over all the time
-  // What comes in over PCIe per working time: the median, and how much of it comes in bursts, the
-  // 95th percentile over the median. Of thirds of the time the median, as a model's loading is one.
-  std::optional<BytesPerSecond> pcie_in_usual;
-  std::optional<double> pcie_in_bursts;
-  // In and out while it waits, each reading by how much of it waited: what is copied beside kernels
-  // keeps nobody waiting. And the most at a time, the 99th percentile.
-  std::optional<BytesPerSecond> pcie_waiting;
-  std::optional<BytesPerSecond> pcie_most;
+  PcieTraffic pcie;
   std::optional<Watts> power;  // the mean, each reading by how much of it worked
   Slowdown heat, power_cap;
   std::optional<Celsius> hottest;

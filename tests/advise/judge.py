@@ -44,13 +44,15 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("--worlds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--chip", help="only this chip")
     parser.add_argument("--keep", type=Path, help="make the worlds here, and leave them")
     parser.add_argument("--wrong", action="store_true", help="name each world that is wrong")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         root = options.keep or Path(scratch)
         subprocess.run([sys.executable, HERE / "worlds.py", root, "--worlds", str(options.worlds),
-                        "--first-seed", str(options.first_seed)], check=True,
+                        "--first-seed", str(options.first_seed),
+                        *(["--chip", options.chip] if options.chip else [])], check=True,
                        stdout=subprocess.DEVNULL)
         return judge(options, root)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Worlds whose bottleneck is known, as traces: what a GPU's sensors would show of each.
 
-    worlds.py OUT [--class NAME] [--worlds 20] [--first-seed 1] [--chip H200|A100|V100]
+    worlds.py OUT [--class NAME] [--worlds 20] [--first-seed 1] [--chip H200|A100|V100|A100-DCGM]
 
 writes OUT/CHIP/CLASS/SEED/gpu0.trace (gpu1.trace and so on where a job has several GPUs), in the
 format of docs/trace-format.md, and truth.json: class, chip, seed and a sentence. Same arguments,
@@ -93,6 +93,7 @@ class Chip:
     idle_clocks: tuple  # of an idle context that lets its clock go
     held_clocks: tuple  # of one that does not
     gpm: bool
+    dcgm: bool = False  # the counters of one pass, from a host engine, 0.3 s late
 
     @property
     def top(self):
@@ -130,7 +131,9 @@ V100 = Chip(
     (0.09, 0.115), 12e9, 0.9e12, (1.1, 1.2),
     (135, 135, 135, 300, 405), (1530, 1530, 1530, 1380, 1290), False)
 
-CHIPS = {chip.name: chip for chip in (H200, A100, V100)}
+A100_DCGM = replace(A100, name="A100-DCGM", dcgm=True)
+
+CHIPS = {chip.name: chip for chip in (H200, A100, V100, A100_DCGM)}
 
 
 def between_points(points, x):
@@ -1264,6 +1267,9 @@ COLUMNS = ("t_us", "power_usage_mw", "power_instant_mw", "power_average_mw", "en
 ABSENT_WITHOUT_GPM = COLUMNS[11:22] + ("power_instant_mw", "power_average_mw")
 IDLE_TX, IDLE_RX = 1.05e6, 0.69e6  # bytes/s of reading the sensors themselves
 IDLE_DRAM_PCT = 0.0004  # refresh
+DCGM_LATE = 15  # ticks
+# graphics, sm, occupancy, tensor, dram, fp64, PCIe: one pass of an A100, by EAR's table.
+DCGM_SHARES = (0, 1, 2, 4, 5, 6, 9, 10)
 
 
 class Sensors:
@@ -1275,7 +1281,7 @@ class Sensors:
         self.phase = dice.randrange(5)  # ticks
         self.memory_factor = dice.between(*chip.memory_factor)
         self.busy_factor = dice.between(0.985, 1.0)
-        slow = 10 if chip is H200 else 8 if chip is A100 else dice.choice((5, 8))
+        slow = 10 if chip is H200 else 8 if chip.name.startswith("A100") else dice.choice((5, 8))
         self.util_every = slow
         self.util_window = 1 if slow == 5 else slow
         self.energy_base = dice.between(1e6, 4e9)  # joules
@@ -1305,7 +1311,7 @@ class Sensors:
     def power(self, tick):
         """usage, instant, average in mW."""
         if self.chip is not H200:
-            every, noise = (5, 1.0) if self.chip is A100 else (1, 0.5)
+            every, noise = (5, 1.0) if self.chip.name.startswith("A100") else (1, 0.5)
             at = self.published(tick, every)
             usage = self.once(("usage", at), lambda: self.gain * self.log.watts[max(0, at - 1)]
                               + self.dice.gauss(0, noise))
@@ -1335,7 +1341,7 @@ class Sensors:
 
     def activity(self, tick):
         """GPM: the mean since the reading before, in percent; bytes/s for PCIe."""
-        end = self.published(tick, 5)
+        end = self.published(tick - DCGM_LATE if self.chip.dcgm else tick, 5)
         begin, self.gpm_end = self.gpm_end, end
         if begin is None or end - begin < 5:
             return [None] * 11
@@ -1368,7 +1374,9 @@ class Sensors:
         usage, instant, average = self.power(tick)
         gpu, memory = self.utilisation(tick)
         gpm = [None] * 11
-        if self.chip.gpm:
+        if self.chip.dcgm:
+            gpm = [c if at in DCGM_SHARES else None for at, c in enumerate(self.activity(tick))]
+        elif self.chip.gpm:
             gpm = [None if c is None else int(c) if c == int(c) else c for c in self.activity(tick)]
         return [int(time * 1e6), usage, instant, average, self.energy(tick) if slow else None,
                 self.log.clock[tick], self.chip.memory_clocks[-1], gpu, memory,
@@ -1429,7 +1437,7 @@ def trace_of(chip, log, conditions, dice, index, interval, seconds, labelled, al
         if slow:
             due = number + each_second
         rows.append(sensors.row(time, slow))
-    columns = COLUMNS if chip.gpm or all_columns else tuple(
+    columns = COLUMNS if chip.gpm or chip.dcgm or all_columns else tuple(
         name for name in COLUMNS if name not in ABSENT_WITHOUT_GPM)
     return trace_text(header_of(chip, dice, index, interval), rows,
                       log.labels if labelled else (), columns)

@@ -52,12 +52,20 @@ namespace field {
 inline constexpr FieldId kUuid = 54;
 inline constexpr FieldId kGraphics = 1001;
 inline constexpr FieldId kSm = 1002;
+inline constexpr FieldId kOccupancy = 1003;
 inline constexpr FieldId kTensor = 1004;
 inline constexpr FieldId kDram = 1005;
+inline constexpr FieldId kFp64 = 1006;
+inline constexpr FieldId kFp32 = 1007;
+inline constexpr FieldId kFp16 = 1008;
+inline constexpr FieldId kPcieTx = 1009;
+inline constexpr FieldId kPcieRx = 1010;
+inline constexpr FieldId kInteger = 1016;
 }  // namespace field
 
 // DCGM_FT_*
 inline constexpr std::uint16_t kDouble = 'd';
+inline constexpr std::uint16_t kInteger = 'i';
 inline constexpr std::uint16_t kText = 's';
 // DCGM_FP64_BLANK: this and what is above it stands for no value.
 inline constexpr double kBlank = 140737488355328.0;

@@ -18,16 +18,38 @@ using dcgm::EntityKind;
 using dcgm::FieldId;
 using dcgm::Return;
 
-constexpr std::pair<FieldId, std::optional<Fraction> Activity::*> kShares[] = {
-    {dcgm::field::kGraphics, &Activity::graphics},
-    {dcgm::field::kSm, &Activity::sm},
-    {dcgm::field::kTensor, &Activity::tensor},
-    {dcgm::field::kDram, &Activity::dram},
+// A field and the member that has its value. Policies stand on the primary ones. Rates are bytes a
+// second.
+struct FieldRow {
+  FieldId field = 0;
+  std::optional<Fraction> Activity::*share = nullptr;
+  std::optional<BytesPerSecond> Activity::*rate = nullptr;
+  bool primary = false;
 };
+constexpr FieldRow kRows[] = {
+    {dcgm::field::kGraphics, &Activity::graphics, nullptr, true},
+    {dcgm::field::kSm, &Activity::sm, nullptr, true},
+    {dcgm::field::kOccupancy, &Activity::occupancy},
+    {dcgm::field::kTensor, &Activity::tensor, nullptr, true},
+    {dcgm::field::kDram, &Activity::dram, nullptr, true},
+    {dcgm::field::kFp64, &Activity::fp64},
+    {dcgm::field::kFp32, &Activity::fp32},
+    {dcgm::field::kFp16, &Activity::fp16},
+    {dcgm::field::kPcieTx, nullptr, &Activity::pcie_tx},
+    {dcgm::field::kPcieRx, nullptr, &Activity::pcie_rx},
+    {dcgm::field::kInteger, &Activity::integer},
+};
+// Null: the field is not ours.
+const FieldRow* row_of(FieldId field) {
+  const auto* const found = std::find_if(std::begin(kRows), std::end(kRows),
+                                         [&](const FieldRow& row) { return row.field == field; });
+  return found != std::end(kRows) ? found : nullptr;
+}
 
 // A counter overshoots 1 a little. A larger value is a blank, or SM activity of a MIG instance
 // before DCGM 4 (dcgm-exporter#152).
 constexpr double kMostShare = 1.1;
+constexpr std::int64_t kMostRate = 1'000'000'000'000;  // as of NVML's (docs/sensors.md)
 constexpr std::size_t kEntitiesAtOnce = 32;
 constexpr unsigned int kConnectTimeoutMs = 2000;
 
@@ -36,22 +58,28 @@ bool nothing_yet(Return code) {
   return code == Return::no_data || code == Return::stale_data || code == Return::not_watched;
 }
 
-bool is_ours(FieldId field) {
-  return std::any_of(std::begin(kShares), std::end(kShares),
-                     [&](const auto& each) { return each.first == field; });
+// Empty: the value is blank or cannot be.
+std::optional<double> possible_value(const FieldRow& row, const dcgm::FieldValue& value) {
+  if (row.rate != nullptr) {
+    const std::int64_t rate = value.value.integer;
+    if (value.type != dcgm::kInteger || rate < 0 || rate > kMostRate) return std::nullopt;
+    return static_cast<double>(rate);
+  }
+  const double share = value.value.real;
+  if (value.type != dcgm::kDouble || !(share >= 0 && share <= kMostShare)) return std::nullopt;
+  return std::min(1.0, share);
 }
 
-std::optional<DcgmShare> share_of(const dcgm::FieldValue& value) {
+std::optional<DcgmValue> sound_value(const dcgm::FieldValue& value) {
   constexpr std::int64_t kLatest = 4'102'444'800'000'000;  // the year 2100
-  if (!is_ours(value.field) || value.status != static_cast<int>(Return::ok) ||
-      value.type != dcgm::kDouble)
-    return std::nullopt;
-  const double share = value.value.real;
-  if (!(share >= 0 && share <= kMostShare)) return std::nullopt;
+  const FieldRow* row = row_of(value.field);
+  if (row == nullptr || value.status != static_cast<int>(Return::ok)) return std::nullopt;
   if (value.microseconds <= 0 || value.microseconds > kLatest) return std::nullopt;
-  return DcgmShare{{value.kind, value.entity},
+  const auto possible = possible_value(*row, value);
+  if (!possible) return std::nullopt;
+  return DcgmValue{{value.kind, value.entity},
                    value.field,
-                   Fraction(std::min(1.0, share)),
+                   *possible,
                    WallTime(std::chrono::microseconds(value.microseconds))};
 }
 
@@ -68,8 +96,16 @@ std::string version_in(const std::string& text) {
 std::vector<FieldId> ours_of(const dcgm::MetricGroup& group) {
   std::vector<FieldId> out;
   const std::size_t count = std::min<std::size_t>(group.count, std::size(group.fields));
-  std::copy_if(group.fields, group.fields + count, std::back_inserter(out), is_ours);
+  std::copy_if(group.fields, group.fields + count, std::back_inserter(out),
+               [](FieldId field) { return row_of(field) != nullptr; });
   return out;
+}
+
+// Primary fields count first.
+std::pair<std::ptrdiff_t, std::size_t> worth(const std::vector<FieldId>& fields) {
+  const auto primary = std::count_if(fields.begin(), fields.end(),
+                                     [](FieldId field) { return row_of(field)->primary; });
+  return {primary, fields.size()};
 }
 
 }  // namespace
@@ -84,28 +120,29 @@ std::vector<FieldId> fields_of_one_pass(std::span<const dcgm::MetricGroup> group
       if (group.major != major) continue;
       auto fields = ours_of(group);
       std::erase_if(fields, [&](FieldId field) { return out.contains(field); });
-      if (fields.size() > most.size()) most = std::move(fields);
+      if (worth(fields) > worth(most)) most = std::move(fields);
     }
     out.insert(most.begin(), most.end());
   }
   return {out.begin(), out.end()};
 }
 
-std::vector<DcgmShare> sound_shares(std::span<const dcgm::FieldValue> values) {
-  std::vector<DcgmShare> out;
+std::vector<DcgmValue> sound_values(std::span<const dcgm::FieldValue> values) {
+  std::vector<DcgmValue> out;
   for (const auto& value : values)
-    if (const auto share = share_of(value)) out.push_back(*share);
+    if (const auto sound = sound_value(value)) out.push_back(*sound);
   return out;
 }
 
-std::optional<DcgmActivity> activity_of(std::span<const DcgmShare> shares, Duration period) {
-  if (shares.empty()) return std::nullopt;
+std::optional<DcgmActivity> activity_of(std::span<const DcgmValue> values, Duration period) {
+  if (values.empty()) return std::nullopt;
   DcgmActivity out;
-  for (const auto& each : shares) out.time = std::max(out.time, each.time);
-  for (const auto& each : shares) {
-    if (out.time - each.time >= period) continue;
-    for (const auto& [field, member] : kShares)
-      if (each.field == field) out.activity.*member = each.share;
+  for (const auto& each : values) out.time = std::max(out.time, each.time);
+  for (const auto& each : values) {
+    const FieldRow* row = row_of(each.field);
+    if (row == nullptr || out.time - each.time >= period) continue;
+    if (row->share != nullptr) out.activity.*(row->share) = Fraction(each.value);
+    if (row->rate != nullptr) out.activity.*(row->rate) = BytesPerSecond(each.value);
   }
   return out;
 }
@@ -240,17 +277,17 @@ Result<unsigned int> DcgmEngine::find_gpu(const std::string& uuid) const {
 Result<std::optional<WallTime>> DcgmEngine::measured_at(const std::string& uuid) {
   const unsigned int number = TRY(find_gpu(uuid));
   dcgm::Entity gpu{EntityKind::gpu, number};
-  std::array<FieldId, std::size(kShares)> fields;
-  std::transform(std::begin(kShares), std::end(kShares), fields.begin(),
-                 [](const auto& share) { return share.first; });
+  std::array<FieldId, std::size(kRows)> fields;
+  std::transform(std::begin(kRows), std::end(kRows), fields.begin(),
+                 [](const FieldRow& row) { return row.field; });
   std::vector<dcgm::FieldValue> values(fields.size());
   const Return code = library_->functions().latest_values(
       handle_, &gpu, 1, fields.data(), static_cast<unsigned int>(fields.size()), 0, values.data());
   if (nothing_yet(code)) return std::optional<WallTime>{};
   TRY(check(code, "dcgmEntitiesGetLatestValues"));
   std::optional<WallTime> newest;
-  for (const DcgmShare& share : sound_shares(values))
-    newest = std::max(newest.value_or(share.time), share.time);
+  for (const DcgmValue& value : sound_values(values))
+    newest = std::max(newest.value_or(value.time), value.time);
   return newest;
 }
 
@@ -303,12 +340,12 @@ Result<std::vector<DcgmReading>> DcgmEngine::read() {
     if (!nothing_yet(code)) TRY(check(code, "dcgmEntitiesGetLatestValues"));
   }
   // Each value names its entity: the order of the answer does not matter.
-  std::map<dcgm::Entity, std::vector<DcgmShare>> shares;
-  for (const DcgmShare& share : sound_shares(values_)) shares[share.entity].push_back(share);
+  std::map<dcgm::Entity, std::vector<DcgmValue>> sound;
+  for (const DcgmValue& value : sound_values(values_)) sound[value.entity].push_back(value);
   std::vector<DcgmReading> out;
   for (const auto& [uuid, gpu] : watched_)
     for (const Part& part : gpu.parts)
-      if (const auto found = activity_of(shares[part.entity], gpu.period))
+      if (const auto found = activity_of(sound[part.entity], gpu.period))
         out.push_back({uuid, part.gpu_instance, found->activity, found->time});
   return out;
 }

@@ -22,30 +22,31 @@ namespace derate {
 struct DcgmReading {
   std::string uuid;                 // of the GPU
   std::optional<int> gpu_instance;  // of a MIG instance, NVML's number; empty: the whole GPU
-  Activity activity;  // graphics, sm, tensor, dram; empty: the engine has no sound value
+  Activity activity;  // of the fields that are measured; empty: the engine has no sound value
   WallTime time{};    // of the newest value, as the engine says
 };
 
-// Selects as many of our four fields from `groups` as one pass can measure. Ascending by number.
+// Selects fields from `groups` that one pass can measure: as many as it can of graphics, SM, tensor
+// and DRAM activity, then of the others that Sample::activity has. Ascending by number.
 std::vector<dcgm::FieldId> fields_of_one_pass(std::span<const dcgm::MetricGroup> groups);
 
-// A value that passed the checks: its status is ok, it is not blank, and it is a share in [0, 1].
-struct DcgmShare {
+// A value that passed the checks: its status is ok, it is not blank, and it is possible.
+struct DcgmValue {
   dcgm::Entity entity;
   dcgm::FieldId field = 0;
-  Fraction share{};
+  double value = 0;  // a share in [0, 1], or bytes a second
   WallTime time{};
 };
-// Returns the values of our four fields that pass; a share up to 1.1 counts as 1.
-std::vector<DcgmShare> sound_shares(std::span<const dcgm::FieldValue> values);
+// Returns the values of our fields that pass; a share up to 1.1 counts as 1.
+std::vector<DcgmValue> sound_values(std::span<const dcgm::FieldValue> values);
 
 struct DcgmActivity {
   Activity activity;
-  WallTime time{};  // of the newest share
+  WallTime time{};  // of the newest value
 };
-// Combines the shares of one entity. It leaves out each share that is a period older than the
-// newest. Empty: there are no shares.
-std::optional<DcgmActivity> activity_of(std::span<const DcgmShare> shares, Duration period);
+// Combines the values of one entity. It leaves out each value that is a period older than the
+// newest. Empty: there are no values.
+std::optional<DcgmActivity> activity_of(std::span<const DcgmValue> values, Duration period);
 
 // Every call may block for as long as the engine likes; one thread at a time makes them.
 class DcgmEngine {

@@ -18,13 +18,13 @@ using dcgm::FieldId;
 
 TEST(DcgmFields, OnePassHasAllOfOursOnAnA100) {
   EXPECT_EQ(fields_of_one_pass(TestDcgm::one_group()),
-            (std::vector<FieldId>{1001, 1002, 1004, 1005}));
+            (std::vector<FieldId>{1001, 1002, 1003, 1004, 1005, 1006}));
 }
 
 TEST(DcgmFields, OfGroupsWithOneMajorNumberTheLargestIsTaken) {
   EXPECT_EQ(fields_of_one_pass(std::vector{TestDcgm::group(1, 0, {1005}),
                                            TestDcgm::group(1, 1, {1002, 1003, 1004, 1007})}),
-            (std::vector<FieldId>{1002, 1004}));
+            (std::vector<FieldId>{1002, 1003, 1004, 1007}));
   EXPECT_EQ(fields_of_one_pass(std::vector{TestDcgm::group(1, 0, {1001, 1002}),
                                            TestDcgm::group(2, 0, {1002, 1005})}),
             (std::vector<FieldId>{1001, 1002, 1005}));
@@ -44,21 +44,39 @@ dcgm::FieldValue value(FieldId field, double real, std::int64_t microseconds = 1
   return out;
 }
 
-TEST(DcgmShares, ABlankIsNone) {
+TEST(DcgmValues, ABlankIsNone) {
   for (const double none :
        {dcgm::kBlank, dcgm::kBlank + 1, dcgm::kBlank + 2, -0.01, 1.11, 16.0,
         std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
-    EXPECT_TRUE(sound_shares(std::vector{value(1002, none)}).empty()) << none;
-  EXPECT_EQ(sound_shares(std::vector{value(1002, 1.05)}).at(0).share, Fraction(1));
+    EXPECT_TRUE(sound_values(std::vector{value(1002, none)}).empty()) << none;
+  EXPECT_EQ(sound_values(std::vector{value(1002, 1.05)}).at(0).value, 1);
   auto failed = value(1002, 0.5), text = value(1002, 0.5);
   failed.status = -15;
   text.type = dcgm::kText;
   EXPECT_TRUE(
-      sound_shares(std::vector{failed, text, value(1003, 0.5), value(1002, 0.5, 0)}).empty());
+      sound_values(std::vector{failed, text, value(203, 0.5), value(1002, 0.5, 0)}).empty());
 }
 
-TEST(DcgmShares, AnOldValueIsNotOfTheSamePeriod) {
-  const auto shares = sound_shares(std::vector{
+TEST(DcgmValues, TrafficIsBytesASecond) {
+  auto traffic = value(dcgm::field::kPcieTx, 0);
+  traffic.type = dcgm::kInteger;
+  traffic.value.integer = 5'000'000;
+  const auto found = activity_of(sound_values(std::vector{traffic}), 100ms);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->activity.pcie_tx, BytesPerSecond(5e6));
+  traffic.value.integer = 0x7ffffffffffffff0;  // DCGM_INT64_BLANK
+  EXPECT_TRUE(sound_values(std::vector{traffic}).empty());
+}
+
+// Without DRAM or tensor activity a policy has little of a group, however many others it has.
+TEST(DcgmFields, PrimaryOnesCountFirst) {
+  EXPECT_EQ(fields_of_one_pass(std::vector{TestDcgm::group(1, 0, {1003, 1006, 1007, 1008}),
+                                           TestDcgm::group(1, 1, {1004, 1005})}),
+            (std::vector<FieldId>{1004, 1005}));
+}
+
+TEST(DcgmValues, AnOldValueIsNotOfTheSamePeriod) {
+  const auto shares = sound_values(std::vector{
       value(1002, 0.5, 1'000'000), value(1005, 0.25, 999'000), value(1004, 0.75, 900'000)});
   const auto found = activity_of(shares, 100ms);
   ASSERT_TRUE(found);
@@ -69,7 +87,7 @@ TEST(DcgmShares, AnOldValueIsNotOfTheSamePeriod) {
 }
 
 // An engine may answer with any bytes: shares are shares, and no time overflows.
-RC_GTEST_PROP(DcgmShares, NoBytesAreASentinel, ()) {
+RC_GTEST_PROP(DcgmValues, NoBytesAreASentinel, ()) {
   std::vector<dcgm::FieldValue> values(*rc::gen::inRange<std::size_t>(0, 6));
   for (auto& each : values) {
     each = value(*rc::gen::element<FieldId>(1001, 1002, 1004, 1005), 0);
@@ -83,9 +101,10 @@ RC_GTEST_PROP(DcgmShares, NoBytesAreASentinel, ()) {
       each.microseconds = *rc::gen::arbitrary<std::int64_t>();
     }
   }
-  const auto shares = sound_shares(values);
-  for (const DcgmShare& share : shares) {
-    RC_ASSERT(share.share >= Fraction(0) && share.share <= Fraction(1));
+  const auto shares = sound_values(values);
+  for (const DcgmValue& share : shares) {
+    const bool rate = share.field == dcgm::field::kPcieTx || share.field == dcgm::field::kPcieRx;
+    RC_ASSERT(share.value >= 0 && share.value <= (rate ? 1e12 : 1));
     RC_ASSERT(share.time > WallTime{});
   }
   const auto found = activity_of(shares, 100ms);

@@ -71,7 +71,7 @@ struct SensorSpec {
   std::optional<Duration> energy_sight;
   Duration energy_lag{};                    // it tells what was true so long ago
   std::optional<Duration> activity_window;  // GPM or DCGM; empty where neither shows activity
-  bool activity_by_dcgm = false;            // the four shares that Derate reads from DCGM
+  bool activity_by_dcgm = false;            // those of its shares that DCGM measures in one pass
   Duration activity_lag{};                  // of each window behind its end
   double activity_blank = 0;                // share of the windows without any value
   double activity_noise = 0;                // of each GPM window, relative, sd
