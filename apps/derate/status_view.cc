@@ -76,11 +76,12 @@ std::string saved(const Json& gpu) {
 // Whether DCGM's host engine gave the activity of the last seconds.
 bool has_dcgm(const Json& gpu) {
   const auto sources = gpu.find("sources");
-  if (sources == gpu.end() || !sources->is_object()) return false;
-  const auto activity = sources->find("activity");
-  if (activity == sources->end() || !activity->is_object()) return false;
-  const auto age = number_at(*activity, "age_seconds");
-  return text_at(*activity, "source") == "dcgm" && age && *age < 5;
+  if (sources == gpu.end() || !sources->is_array()) return false;
+  return std::any_of(sources->begin(), sources->end(), [](const Json& each) {
+    const auto age = number_at(each, "age_seconds");
+    return text_at(each, "field") == "activity" && text_at(each, "source") == "dcgm" && age &&
+           *age < 5;
+  });
 }
 
 // By what it is known how far the work is: how long ago it said so itself, or how exactly what it

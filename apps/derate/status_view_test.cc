@@ -73,9 +73,9 @@ TEST(StatusText, SaysByWhatItIsKnownHowFarTheWorkIs) {
   Json gpu = governed();
   gpu["progress_signal"] = "counters";
   EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), " counters "));
-  gpu["sources"]["activity"] = {{"source", "dcgm"}, {"age_seconds", 0.2}};
+  gpu["sources"] = Json::array({{{"field", "activity"}, {"source", "dcgm"}, {"age_seconds", 0.2}}});
   EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "counters, DCGM"));
-  gpu["sources"]["activity"]["age_seconds"] = 60;
+  gpu["sources"][0]["age_seconds"] = 60;
   EXPECT_FALSE(has(status_text(Json::array({gpu}), ClosedGpus::no), "DCGM"));
   gpu["progress_signal"] = "kernel launches";
   gpu["beat_age_seconds"] = 0.2;

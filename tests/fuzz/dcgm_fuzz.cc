@@ -37,6 +37,7 @@ Return code() {
 }
 
 constexpr const char* kUuids[] = {"GPU-a", "GPU-b"};
+constexpr std::size_t kUuidSize = 6;  // with its end
 
 // Some of the values are what an engine gives, with one byte or none that is not.
 void draw_value(const dcgm::Entity& entity, dcgm::FieldId field, std::int64_t now_us,
@@ -50,7 +51,7 @@ void draw_value(const dcgm::Entity& entity, dcgm::FieldId field, std::int64_t no
   out.microseconds = now_us;
   if (field == dcgm::field::kUuid) {
     out.type = dcgm::kText;
-    std::strcpy(out.value.text, kUuids[kind % std::size(kUuids)]);
+    std::memcpy(out.value.text, kUuids[kind % std::size(kUuids)], kUuidSize);
   } else {
     out.type = field == 1009 || field == 1010 ? dcgm::kInteger : dcgm::kDouble;
     if (out.type == dcgm::kDouble)
@@ -68,6 +69,24 @@ void draw_value(const dcgm::Entity& entity, dcgm::FieldId field, std::int64_t no
 std::int64_t& engine_time() {
   static std::int64_t microseconds = 0;
   return microseconds;
+}
+
+void add_groups(DcgmFunctions& out) {
+  out.group_create = [](dcgm::Handle, int, const char*, dcgm::Group* group) {
+    draw(*group);
+    return code();
+  };
+  out.group_add = [](dcgm::Handle, dcgm::Group, dcgm::EntityKind, unsigned int) { return code(); };
+  out.group_destroy = [](dcgm::Handle, dcgm::Group) { return code(); };
+  out.fields_create = [](dcgm::Handle, int, const dcgm::FieldId*, const char*,
+                         dcgm::FieldGroup* group) {
+    draw(*group);
+    return code();
+  };
+  out.watch = [](dcgm::Handle, dcgm::Group, dcgm::FieldGroup, long long, double, int) {
+    return code();
+  };
+  out.unwatch = [](dcgm::Handle, dcgm::Group, dcgm::FieldGroup) { return code(); };
 }
 
 DcgmFunctions functions() {
@@ -115,26 +134,12 @@ DcgmFunctions functions() {
       draw(byte);
       entry.entity = {byte % 2 == 0 ? dcgm::EntityKind::gpu_instance : dcgm::EntityKind::gpu, byte};
       entry.parent = {dcgm::EntityKind::gpu, byte % 3u};
-      std::strcpy(entry.gpu_uuid, kUuids[byte % std::size(kUuids)]);
+      std::memcpy(entry.gpu_uuid, kUuids[byte % std::size(kUuids)], kUuidSize);
       draw(entry.gpu_instance);
     }
     return code();
   };
-  out.group_create = [](dcgm::Handle, int, const char*, dcgm::Group* group) {
-    draw(*group);
-    return code();
-  };
-  out.group_add = [](dcgm::Handle, dcgm::Group, dcgm::EntityKind, unsigned int) { return code(); };
-  out.group_destroy = [](dcgm::Handle, dcgm::Group) { return code(); };
-  out.fields_create = [](dcgm::Handle, int, const dcgm::FieldId*, const char*,
-                         dcgm::FieldGroup* group) {
-    draw(*group);
-    return code();
-  };
-  out.watch = [](dcgm::Handle, dcgm::Group, dcgm::FieldGroup, long long, double, int) {
-    return code();
-  };
-  out.unwatch = [](dcgm::Handle, dcgm::Group, dcgm::FieldGroup) { return code(); };
+  add_groups(out);
   out.latest_values = [](dcgm::Handle, dcgm::Entity* entities, unsigned int count,
                          dcgm::FieldId* fields, unsigned int field_count, unsigned int,
                          dcgm::FieldValue* values) {

@@ -118,9 +118,13 @@ class Dcgm(service.Machine):
     def gpu(self, index):
         return json.loads(self.derate("status", "--json").stdout)["gpus"][index]
 
+    def source(self, field, index=BUSY):
+        rows = self.gpu(index).get("sources", [])
+        return next((row for row in rows if row["field"] == field), None)
+
     def age(self, index=BUSY):
         """Of the activity; None if there was never any."""
-        activity = self.gpu(index).get("sources", {}).get("activity")
+        activity = self.source("activity", index)
         if activity is None:
             return None
         self.assertEqual(activity["source"], "dcgm")
@@ -140,7 +144,7 @@ class On(Dcgm):
     def test_the_gpu_at_work_is_measured_and_the_idle_one_is_not(self):
         wait_for(self.has_activity, "activity")
         self.assertIn("counters, DCGM", self.derate("status").stdout)
-        self.assertEqual(self.gpu(BUSY)["sources"]["energy"]["source"], "nvml")
+        self.assertEqual(self.source("energy")["source"], "nvml")
         client = self.client()
         busy, idle = (client.gpu(self.gpu(index)["uuid"]) for index in (BUSY, IDLE))
         # A stencil of the measured A100 has its SMs busy for 98 % of the time, at each clock.
@@ -165,7 +169,7 @@ class On(Dcgm):
         self.engine.send_signal(signal.SIGSTOP)
         try:
             wait_for(lambda: self.age() > 3, "it grows old")
-            self.assertLess(self.gpu(BUSY)["sources"]["utilisation"]["age_seconds"], 1 * slow())
+            self.assertLess(self.source("utilisation")["age_seconds"], 1 * slow())
             self.assertTrue(self.is_ready())
         finally:
             self.engine.send_signal(signal.SIGCONT)

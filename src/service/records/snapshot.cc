@@ -138,14 +138,14 @@ void put_origins(Json& json, const GpuSnapshot& gpu) {
 
 // By field, its reader and the age of its newest value.
 void put_sources(Json& json, const Record& record) {
-  Json sources = Json::object();
+  Json sources = Json::array();
   for (std::size_t i = 0; i < kFields; ++i) {
     const auto field = static_cast<Field>(i);
     const auto& origin = record.estimate.origins[field];
     if (!origin) continue;
-    sources[to_string(field)] = {
-        {"source", origin->source},
-        {"age_seconds", std::max(0.0, seconds(record.time - origin->taken))}};
+    sources.push_back({{"field", to_string(field)},
+                       {"source", origin->source},
+                       {"age_seconds", std::max(0.0, seconds(record.time - origin->taken))}});
   }
   if (!sources.empty()) json["sources"] = std::move(sources);
 }

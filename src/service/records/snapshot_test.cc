@@ -46,7 +46,7 @@ TEST(Snapshot, EachFieldHasItsSourceAndItsAge) {
   one.record.estimate.origins[Field::activity] =
       FieldOrigin{.taken = Instant(std::chrono::seconds(9)), .source = "dcgm"};
   EXPECT_EQ(gpu_json(one)["sources"],
-            Json({{"activity", {{"source", "dcgm"}, {"age_seconds", 1.0}}}}));
+            Json::array({{{"field", "activity"}, {"source", "dcgm"}, {"age_seconds", 1.0}}}));
 }
 
 TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
