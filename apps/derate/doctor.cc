@@ -147,7 +147,8 @@ void check_gpus(DoctorFindings& out, bool cost) {
     const GpuId& id = gpu.source->capability().id;
     DoctorFindings found = check_gpu(*gpu.source);
     if (settings.ok()) check_policy(found, *gpu.source, *settings);
-    if (!gpu.source->capability().activity_counters)
+    // DCGM does not measure GeForce before Blackwell, which has GPM (NVIDIA/dcgm-exporter#294).
+    if (!gpu.source->capability().activity_counters && id.name.find("GeForce") == std::string::npos)
       found.push_back(check_dcgm(dcgm.get(), id.uuid, clock));
     if (cost) found.push_back(measure_calls(*gpu.source, clock));
     for (DoctorFinding& finding : found) {

@@ -210,19 +210,22 @@ Instant DcgmWatcher::next_look(Instant now) const {
 }
 
 Result<DcgmWatcher::Connected> connect_dcgm(const std::vector<DcgmAddress>& addresses) {
-  Error none{Errc::not_found, "no address of a host engine is known"};
+  std::string places;
+  std::optional<Error> refused;
   for (const DcgmAddress& address : addresses) {
     const auto trusted = check_listeners(address, listeners_of(address), ::geteuid());
     if (!trusted.ok()) {
       // Another user's engine is reported rather than none at another address.
-      if (none.code == Errc::not_found) none = trusted.error();
+      if (trusted.error().code != Errc::not_found) refused = trusted.error();
+      places += (places.empty() ? "" : " or ") + to_string(address);
       continue;
     }
     auto library = TRY(DcgmLibrary::load());
     auto engine = TRY(DcgmEngine::connect(std::move(library), address));
     return DcgmWatcher::Connected{std::move(engine), address};
   }
-  return none;
+  if (refused) return *refused;
+  return Error{Errc::not_found, "no host engine listens at " + places};
 }
 
 }  // namespace derate
