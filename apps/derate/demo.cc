@@ -51,6 +51,16 @@ Result<Part> built_in_part(const SimChip& chip, const DemoOptions& options) {
   return part;
 }
 
+// What activity adds to utilisation on a chip without GPM.
+Result<Part> dcgm_part(const SimChip& chip, const DemoOptions& options) {
+  Part part = TRY(built_in_part(chip, options));
+  part.spec.policies =
+      TRY(demo_policies(chip, options.delta, {"max-freq", "gpu-activity", "assure"}));
+  part.title = fmt::format(
+      "{}: the same with activity from a DCGM host engine (lag, noise assumed)", chip.name);
+  return part;
+}
+
 // The published code's replay: ideal sensors, jobs that arrive anywhere in the 15 s probe cycle.
 Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& options) {
   Part part;
@@ -195,10 +205,13 @@ Json part_json(const Part& part, const Comparison& comparison) {
 Result<int> run_verb(const DemoOptions& options) {
   SystemClock clock;
   const SimChip reference = with_reference_sensors(*TRY(find_sim_chip("V100-SXM2")));
+  const SimChip measured_by_dcgm = with_dcgm_sensors(*TRY(find_sim_chip("A100-SXM4")));
   std::vector<Part> parts;
   for (const char* name : kMeasuredChips) {
     const SimChip* chip = TRY(find_sim_chip(name));
     parts.push_back(TRY(built_in_part(*chip, options)));
+    if (chip->name == measured_by_dcgm.name)
+      parts.push_back(TRY(dcgm_part(measured_by_dcgm, options)));
   }
   if (!options.data.empty()) {
     const std::string tables = options.data + "/v100/performance.csv";
