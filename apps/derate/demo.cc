@@ -51,7 +51,7 @@ Result<Part> built_in_part(const SimChip& chip, const DemoOptions& options) {
   return part;
 }
 
-// What activity adds to utilisation on a chip without GPM.
+// A chip without GPM, with the activity that a DCGM host engine adds to its utilisation.
 Result<Part> dcgm_part(const SimChip& chip, const DemoOptions& options) {
   Part part = TRY(built_in_part(chip, options));
   part.spec.policies =
