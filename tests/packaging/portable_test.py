@@ -15,7 +15,7 @@ LATEST = (2, 34)
 OWN = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PROGRAMS = {"derate": OWN, "derated": OWN | {"libsystemd.so.0"},
             "derate-agent": OWN | {"libsystemd.so.0"},
-            "fakenvml/libnvidia-ml.so.1": OWN}
+            "fakenvml/libnvidia-ml.so.1": OWN, "fakedcgm/4/libdcgm.so.4": OWN}
 
 
 def objdump(option, program):
