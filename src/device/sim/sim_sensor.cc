@@ -248,9 +248,9 @@ void SimSensors::publish_activity() {
 // Of DCGM's fields, those that fit one pass on an A100 (EAR's table of its counters).
 bool SimSensors::shows(const ActivityShare& share) const {
   if (!spec_.activity_by_dcgm) return true;
-  constexpr std::optional<Fraction> Activity::*kRead[] = {
-      &Activity::graphics, &Activity::sm,   &Activity::occupancy,
-      &Activity::tensor,   &Activity::dram, &Activity::fp64};
+  constexpr std::optional<Fraction> Activity::*kRead[] = {&Activity::graphics,  &Activity::sm,
+                                                          &Activity::occupancy, &Activity::tensor,
+                                                          &Activity::dram,      &Activity::fp64};
   return std::find(std::begin(kRead), std::end(kRead), share.member) != std::end(kRead);
 }
 
