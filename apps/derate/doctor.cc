@@ -112,8 +112,9 @@ void check_policy(DoctorFindings& out, TelemetrySource& source, const Settings& 
 DoctorFinding check_dcgm(DcgmReader* reader, const std::string& uuid, Clock& clock) {
   DoctorFinding out{.level = Level::ok, .what = "DCGM", .detail = "not used: dcgm.use is off"};
   if (reader == nullptr) return out;
-  reader->need(uuid, kDcgmSlowPeriod);
-  const Instant patience = clock.now() + 2 * kDcgmSlowPeriod + std::chrono::milliseconds(500);
+  constexpr std::chrono::seconds kPatience(4);  // the watcher reports a silent engine after 3
+  reader->need(uuid, kDcgmSlowPeriod, kPatience);
+  const Instant patience = clock.now() + kPatience;
   bool measured = false;
   DcgmReader::Status status;
   while (!measured && status.problem.empty() && clock.now() < patience) {

@@ -280,7 +280,7 @@ std::optional<Advice> advise_of_occupancy(const WorkEvidence& e) {
 std::optional<Advice> advise_of_memory(const WorkEvidence& e) {
   const double lost = 0.5 * e.memory_heavy.value();
   if (lost <= 0) return std::nullopt;
-  const auto& share = e.sees_inside ? e.dram : e.memory_utilisation;
+  const auto& share = e.dram ? e.dram : e.memory_utilisation;
   return advice(
       Finding::memory, lost, e.memory_heavy.value() > 0.5,
       fmt::format("{} of the time the memory was close to its bandwidth ({} of it while kernels "
@@ -294,7 +294,7 @@ std::optional<Advice> advise_of_memory(const WorkEvidence& e) {
 // on an H200): work with many is another, which tensor cores do not know.
 std::optional<Advice> advise_of_tensor_cores(const WorkEvidence& e) {
   constexpr double kMuch = 0.3, kNone = 0.05, kManyWarps = 0.42;
-  if (value(e.fp32) < kMuch || value(e.tensor) > kNone || !e.tensor ||
+  if (value(e.fp32) < kMuch || value(e.tensor) > kNone || !e.tensor || !e.occupancy ||
       value(e.occupancy) > kManyWarps)
     return std::nullopt;
   return advice(Finding::tensor_idle, 0.45 * e.working.value(), false, units_text(e),

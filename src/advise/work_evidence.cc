@@ -192,9 +192,9 @@ void add_units(WorkEvidence& out, std::span<const Reading> readings) {
 }
 
 // How close to the memory's bandwidth a reading's kernels were; empty: not known.
-std::optional<double> memory_share(const Reading& reading, bool inside) {
+std::optional<double> memory_share(const Reading& reading, bool by_dram) {
   if (reading.working < 0.2) return std::nullopt;
-  const auto& share = inside ? reading.sample->activity.dram : reading.sample->memory_utilisation;
+  const auto& share = by_dram ? reading.sample->activity.dram : reading.sample->memory_utilisation;
   return share ? std::optional(share->value() / reading.working) : std::nullopt;
 }
 
@@ -202,8 +202,8 @@ void add_memory(WorkEvidence& out, std::span<const Reading> readings) {
   double heavy = 0, time = 0;
   for (const Reading& each : readings) {
     time += each.weight;
-    const auto share = memory_share(each, out.sees_inside);
-    if (share && *share >= (out.sees_inside ? kHeavyDram : kHeavyMemory))
+    const auto share = memory_share(each, out.dram.has_value());
+    if (share && *share >= (out.dram ? kHeavyDram : kHeavyMemory))
       heavy += each.weight * each.working;
   }
   if (time > 0) out.memory_heavy = Fraction(heavy / time);
@@ -213,10 +213,10 @@ void add_memory(WorkEvidence& out, std::span<const Reading> readings) {
 
 // Work that waits for memory loses little by a lower clock: of a kernel at the memory's bandwidth
 // hardly anything, of one below half of it as much as the clock (docs/workloads.md).
-double clock_sensitivity(const Reading& reading, bool inside) {
-  const auto share = memory_share(reading, inside);
+double clock_sensitivity(const Reading& reading, bool by_dram) {
+  const auto share = memory_share(reading, by_dram);
   if (!share) return 1;
-  const double dram = inside ? *share : *share / 1.2;
+  const double dram = by_dram ? *share : *share / 1.2;
   return std::clamp((0.95 - dram) / 0.45, 0.0, 1.0);
 }
 
@@ -234,7 +234,8 @@ Slowdown slowdown_by(const WorkEvidence& evidence, std::span<const Reading> read
         (*each.sample->throttle_reasons & throttle::kApplicationsClocksSetting) != 0;
     if (!each.sample->sm_clock || !evidence.highest_clock || is_set) continue;
     const double share = *each.sample->sm_clock / *evidence.highest_clock;
-    lost += each.weight * std::max(0.0, 1 - share) * clock_sensitivity(each, evidence.sees_inside);
+    lost +=
+        each.weight * std::max(0.0, 1 - share) * clock_sensitivity(each, evidence.dram.has_value());
   }
   if (time <= 0) return {};
   return {Fraction(named / time), Fraction(lost / time), clock.mean<Megahertz>()};

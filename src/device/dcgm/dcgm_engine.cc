@@ -188,6 +188,7 @@ Result<void> DcgmEngine::find_gpus() {
                                                 dcgm::kLiveData, values.data()),
             "dcgmEntitiesGetLatestValues"));
   std::set<std::string> shared;
+  gpus_.clear();
   for (const auto& value : values) {
     if (value.kind != EntityKind::gpu || value.field != dcgm::field::kUuid ||
         value.status != static_cast<int>(Return::ok) || value.type != dcgm::kText)
@@ -267,7 +268,9 @@ Result<dcgm::Group> DcgmEngine::group_of(const std::vector<Part>& parts) {
   return group;
 }
 
-Result<unsigned int> DcgmEngine::find_gpu(const std::string& uuid) const {
+// GPUs come back, and an engine may name one later.
+Result<unsigned int> DcgmEngine::find_gpu(const std::string& uuid) {
+  if (!gpus_.contains(uuid)) TRY(find_gpus());
   const auto gpu = gpus_.find(uuid);
   if (gpu == gpus_.end())
     return Error{Errc::not_found, uuid + ": the host engine does not have this GPU"};
@@ -337,7 +340,8 @@ Result<std::vector<DcgmReading>> DcgmEngine::read() {
     const Return code = library_->functions().latest_values(
         handle_, entities.data() + at, static_cast<unsigned int>(count), fields.data(),
         static_cast<unsigned int>(fields.size()), 0, values_.data() + at * fields.size());
-    if (!nothing_yet(code)) TRY(check(code, "dcgmEntitiesGetLatestValues"));
+    if (code == Return::connection_not_valid)
+      return library_->error(code, "dcgmEntitiesGetLatestValues");
   }
   // Each value names its entity: the order of the answer does not matter.
   std::map<dcgm::Entity, std::vector<DcgmValue>> sound;

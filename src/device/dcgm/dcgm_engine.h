@@ -75,7 +75,7 @@ class DcgmEngine {
   // Has the engine stop; does nothing for a GPU that is not watched.
   void unwatch(const std::string& uuid);
   // Reads the newest values of all watched entities, in one round trip for each 32 of them.
-  // Errors: those of the library.
+  // A GPU that fails alone has none. Errors: io when the connection is lost.
   Result<std::vector<DcgmReading>> read();
 
  private:
@@ -96,7 +96,7 @@ class DcgmEngine {
       : library_(std::move(library)), handle_(handle) {}
   Result<void> check(dcgm::Return code, const char* call) const;
   Result<void> find_gpus();
-  Result<unsigned int> find_gpu(const std::string& uuid) const;
+  Result<unsigned int> find_gpu(const std::string& uuid);
   Result<std::vector<dcgm::FieldId>> find_fields(unsigned int gpu);
   std::vector<Part> find_parts(const std::string& uuid, unsigned int gpu);
   Result<dcgm::FieldGroup> group_of(const std::vector<dcgm::FieldId>& fields);

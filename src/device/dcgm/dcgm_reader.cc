@@ -16,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kPatience = 2s;
-constexpr Duration kNeededFor = 10s;
 
 }  // namespace
 
@@ -74,13 +73,13 @@ DcgmReader::~DcgmReader() {
   shared_->changed.wait_for(lock, kPatience, [&] { return shared_->ended; });
 }
 
-void DcgmReader::need(const std::string& uuid, Duration period) {
+void DcgmReader::need(const std::string& uuid, Duration period, Duration lasts) {
   const std::lock_guard lock(shared_->mutex);
   const Instant now = shared_->clock.now();
   const auto before = shared_->needs.find(uuid);
   const bool fresh = before == shared_->needs.end() || before->second.until <= now ||
                      before->second.period != period;
-  shared_->needs[uuid] = {period, now + std::max<Duration>(kNeededFor, 3 * period)};
+  shared_->needs[uuid] = {period, now + lasts};
   if (!fresh) return;
   shared_->woken = true;
   shared_->changed.notify_all();

@@ -23,8 +23,8 @@ class DcgmReader {
   // Waits 2 s for a call that has not come back.
   ~DcgmReader();
 
-  // Has the engine measure the GPU for the next ten seconds. A need that continues is renewed.
-  void need(const std::string& uuid, Duration period);
+  // Has the engine measure the GPU for so long from now. A need that continues is renewed.
+  void need(const std::string& uuid, Duration period, Duration lasts);
   // Returns news that is at most two of its periods old, also while a call hangs.
   std::optional<DcgmNews> newest(const DcgmPart& part) const;
 

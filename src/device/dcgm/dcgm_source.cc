@@ -8,8 +8,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After this long without work the engine measures the GPU no more.
+// After this long without work, and a need's length, the engine measures the GPU no more.
 constexpr Duration kIdleAfter = 10s;
+// A need lasts until the next but one request, and so long at least.
+constexpr Duration kLeastNeed = 3s, kMostNeed = 150s;
 // Requests that are this far apart get the means of whole seconds. The quick period stays on for
 // kQuickFor, as each change of the period costs the engine a new watch.
 constexpr Duration kSeldom = 600ms, kQuickFor = 10s;
@@ -36,23 +38,28 @@ Result<Sample> DcgmSource::read(const ReadPlan& plan) {
   return sample;
 }
 
-// A utilisation that is not known may be work.
+// A utilisation that is not known may be work. Under MIG it never is, and processes tell.
 void DcgmSource::note_work(const Sample& sample) {
+  if (mig_ && !sample.gpu_utilisation) return;
   if (sample.gpu_utilisation != Fraction(0)) worked_ = sample.time;
 }
 
 bool DcgmSource::works(Instant now) const { return worked_ && now - *worked_ <= kIdleAfter; }
 
-void DcgmSource::need(Instant now) {
+void DcgmSource::need(Instant now, std::optional<Instant>& before) {
+  const Duration gap = now - std::exchange(before, now).value_or(now);
   const bool quick = pressing_ && now - *pressing_ <= kQuickFor;
-  reader_->need(uuid_, quick ? kDcgmQuickPeriod : kDcgmSlowPeriod);
+  reader_->need(uuid_, quick ? kDcgmQuickPeriod : kDcgmSlowPeriod,
+                std::clamp<Duration>(2 * gap + 1s, kLeastNeed, kMostNeed));
 }
 
 void DcgmSource::fill(Sample& sample) {
-  const auto before = std::exchange(requested_, sample.time);
-  if (!before || sample.time - *before < kSeldom) pressing_ = sample.time;
-  if (!works(sample.time)) return;
-  need(sample.time);
+  if (!requested_ || sample.time - *requested_ < kSeldom) pressing_ = sample.time;
+  if (!works(sample.time)) {
+    requested_ = sample.time;
+    return;
+  }
+  need(sample.time, requested_);
   const auto news = reader_->newest({uuid_, std::nullopt});
   // Each period is given once, as each window of GPM is.
   if (!news || (given_ && news->taken <= *given_)) return;
@@ -63,13 +70,15 @@ void DcgmSource::fill(Sample& sample) {
 }
 
 Tenancy DcgmSource::filled(Tenancy tenancy) {
+  mig_ = tenancy.mig;
   note_work(tenancy.board);
+  if (mig_ && !tenancy.processes.empty()) worked_ = tenancy.board.time;
   if (!tenancy.mig || !works(tenancy.board.time)) return tenancy;
   const bool lacking =
       std::any_of(tenancy.instances.begin(), tenancy.instances.end(),
                   [](const auto& instance) { return instance.activity == Activity{}; });
   if (!lacking) return tenancy;
-  need(tenancy.board.time);
+  need(tenancy.board.time, surveyed_);
   for (auto& instance : tenancy.instances) {
     if (instance.activity != Activity{}) continue;
     if (const auto news = reader_->newest({uuid_, instance.id})) instance.activity = news->activity;

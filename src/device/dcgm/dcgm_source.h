@@ -35,14 +35,16 @@ class DcgmSource final : public TelemetrySource {
   void note_work(const Sample& sample);
   void fill(Sample& sample);
   bool works(Instant now) const;
-  void need(Instant now);
+  void need(Instant now, std::optional<Instant>& before);
   Tenancy filled(Tenancy tenancy);
 
   std::unique_ptr<TelemetrySource> inner_;
   std::shared_ptr<DcgmReader> reader_;
   const std::string& uuid_;           // of inner_
   std::optional<Instant> worked_;     // when a reading had work last
+  bool mig_ = false;                  // a survey showed instances
   std::optional<Instant> requested_;  // when a reading with activity was requested last
+  std::optional<Instant> surveyed_;   // ... and the tenancy with instances
   std::optional<Instant> pressing_;   // when one came first, or soon after another, last
   std::optional<Instant> given_;      // the time of the activity that was given last
 };

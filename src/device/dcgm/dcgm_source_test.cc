@@ -28,6 +28,7 @@ class Inner final : public TelemetrySource {
     Tenancy out;
     out.board = *read({});
     out.mig = true;
+    out.processes = running;
     for (const int id : {1, 2}) {
       GpuInstance instance;
       instance.id = id;
@@ -37,6 +38,7 @@ class Inner final : public TelemetrySource {
   }
 
   Sample next;
+  std::vector<GpuProcess> running;
 
  private:
   const Clock& clock_;
@@ -151,6 +153,28 @@ TEST(DcgmSource, ReadingsAndSurveysNeedOnePeriod) {
   }
   bench.engine.change([&](TestDcgm& engine) { after = engine.watches; });
   EXPECT_EQ(after, before);
+}
+
+// NVML has no utilisation of a GPU in MIG mode.
+TEST(DcgmSource, OfMigInstancesProcessesTellWhetherTheyWork) {
+  SourceBench bench;
+  bench.inner->next.gpu_utilisation.reset();
+  (void)bench.source->tenancy();
+  EXPECT_FALSE(bench.wait_for_activity(300ms));
+  bench.engine.change([](TestDcgm& engine) { EXPECT_EQ(engine.calls, 0); });
+  bench.inner->running.push_back({.pid = 7});
+  (void)bench.source->tenancy();
+  EXPECT_TRUE(bench.wait_for_activity());
+}
+
+// As far apart as a setting allows: the engine has to measure until the next one.
+TEST(DcgmSource, ANeedLastsUntilTheNextReadingHoweverFarApartTheyAre) {
+  SourceBench bench;
+  (void)bench.source->read({});
+  bench.clock.sleep_until(bench.clock.now() + 4s);
+  (void)bench.source->read({});
+  bench.clock.sleep_until(bench.clock.now() + 4s);
+  EXPECT_TRUE(has(*bench.source->read({}), Field::activity));
 }
 
 TEST(DcgmSource, MigInstancesHaveTheirOwn) {

@@ -30,10 +30,14 @@ constexpr Duration kSilentAfter = 3s;
 // counters stand still (assumed).
 constexpr int kMostRepeats = 4;
 
-// The longest period of another program's measurement that is still seen as one: dcgm-exporter's
-// default is 30 s.
-constexpr Duration kOthersWithin = 70s;
-constexpr Duration kRetryShared = 10s;
+// A shared GPU is left now and then, to see whether another program still has it measured. How long
+// that takes is the other's period: dcgm-exporter's default is 30 s.
+constexpr Duration kSharedFor = 10min;
+
+Duration retry_after(Errc code) {
+  const bool refused = code == Errc::not_supported || code == Errc::not_found;
+  return refused ? kRetryRefused : kRetry;
+}
 
 // An idle or a full unit has a share of exactly 0 or 1, which may stay the same.
 bool moves(const Activity& activity) {
@@ -92,10 +96,20 @@ void DcgmWatcher::lose(Instant now, const Error& error) {
   connect_at_ = std::max(connect_at_, now + 500ms);
 }
 
+void DcgmWatcher::leave(const std::string& uuid) {
+  engine_->unwatch(uuid);
+  forget(uuid);
+}
+
 // A value that the engine was about to store for us comes a period later at most.
-void DcgmWatcher::forget(const std::string& uuid) {
+void DcgmWatcher::note_own(const std::string& uuid) {
   const GpuWatch& watch = watches_.at(uuid);
-  if (watch.works) own_until_[uuid] = clock_.wall_now() + 2 * watch.period;
+  if (watch.works) others_[uuid].own_until = clock_.wall_now() + 2 * watch.period;
+}
+
+void DcgmWatcher::forget(const std::string& uuid) {
+  note_own(uuid);
+  others_[uuid].first.reset();
   state_.gpu_problems.erase(uuid);
   std::erase_if(state_.news, [&](const auto& each) { return each.first.first == uuid; });
   std::erase_if(seen_, [&](const auto& each) { return each.first.first == uuid; });
@@ -111,8 +125,7 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
     }
     const std::string uuid = at->first;
     ++at;
-    engine_->unwatch(uuid);
-    forget(uuid);
+    leave(uuid);
   }
   for (const auto& [uuid, need] : needs)
     if (need.until > now) TRY(keep_watch(uuid, need.period, now));
@@ -122,41 +135,50 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
 // Returns an error only if the connection is lost: the other GPUs go on without one that cannot be
 // watched.
 Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, Instant now) {
+  const auto before = watches_.find(uuid);
+  const bool shared_long = use_ == DcgmUse::shared && before != watches_.end() &&
+                           before->second.works && now - before->second.begun > kSharedFor;
+  if (shared_long) leave(uuid);
   GpuWatch& watch = watches_[uuid];
   if (now < watch.renew_at && (watch.period == period || !watch.works)) return {};
-  if (!watch.works && !TRY(may_measure(uuid))) {
-    watch.renew_at = now + kRetryShared;
-    state_.gpu_problems[uuid] =
-        "the host engine measures this GPU for no other program, and dcgm.use is \"auto\"";
-    return {};
-  }
-  const auto begun = engine_->watch(uuid, period);
+  const auto begun = begin_watch(uuid, period, watch.works);
   const bool continued = watch.works && watch.period == period;
+  if (watch.works && !begun.ok()) note_own(uuid);
   watch = {.period = period,
            .renew_at = now + kRenewEvery,
            .works = begun.ok(),
-           .renewed = continued ? watch.renewed : now};
+           .renewed = continued ? watch.renewed : now,
+           .begun = watch.works ? watch.begun : now};
   if (begun.ok()) {
     if (!continued) state_.gpu_problems.erase(uuid);
     return {};
   }
   if (begun.error().code == Errc::io) return begun.error();
-  const bool refused =
-      begun.error().code == Errc::not_supported || begun.error().code == Errc::not_found;
-  watch.renew_at = now + (refused ? kRetryRefused : kRetry);
+  watch.renew_at = now + retry_after(begun.error().code);
   state_.gpu_problems[uuid] = begun.error().message;
   return {};
 }
 
-// A GPU that the engine does not have is left to watch(), whose error says so.
+// Errors: busy while no other program has the GPU measured; those of the engine's watch().
+Result<void> DcgmWatcher::begin_watch(const std::string& uuid, Duration period, bool works) {
+  if (!works && !TRY(may_measure(uuid)))
+    return Error{Errc::busy,
+                 "the host engine measures this GPU for no other program, and dcgm.use is "
+                 "\"auto\""};
+  return engine_->watch(uuid, period);
+}
+
+// Another program has it measured if new values come while we do not. A GPU that the engine does
+// not have is left to watch(), whose error says so.
 Result<bool> DcgmWatcher::may_measure(const std::string& uuid) {
   if (use_ != DcgmUse::shared) return use_ == DcgmUse::all;
   const auto newest = engine_->measured_at(uuid);
   if (!newest.ok() && newest.error().code == Errc::not_found) return true;
   if (!newest.ok()) return newest.error();
-  if (!*newest || clock_.wall_now() - **newest > kOthersWithin) return false;
-  const auto own = own_until_.find(uuid);
-  return own == own_until_.end() || **newest > own->second;
+  Others& others = others_[uuid];
+  if (!*newest || **newest <= others.own_until) return false;
+  if (!others.first) others.first = *newest;
+  return **newest > *others.first;
 }
 
 // Time of day may jump: `taken` is the monotonic time at which a new value came, less the age that
@@ -201,6 +223,10 @@ Instant DcgmWatcher::next_look(Instant now) const {
   if (watches_.empty()) return now + kLookUnneeded;
   Instant due = Instant::max();
   for (const auto& [uuid, watch] : watches_) {
+    if (!watch.works) {
+      due = std::min(due, watch.renew_at);
+      continue;
+    }
     const auto news = state_.news.find({uuid, std::nullopt});
     const bool known = news != state_.news.end();
     due =
@@ -209,20 +235,30 @@ Instant DcgmWatcher::next_look(Instant now) const {
   return std::max(due, now + kLookAtLeast);
 }
 
+namespace {
+
+Result<DcgmWatcher::Connected> connect_to(const std::shared_ptr<const DcgmLibrary>& library,
+                                          const DcgmAddress& address) {
+  TRY(check_listeners(address, listeners_of(address), ::geteuid()));
+  auto engine = TRY(DcgmEngine::connect(library, address));
+  // The engine may have gone, and another user may have come, before the connection was made.
+  TRY(check_listeners(address, listeners_of(address), ::geteuid()));
+  return DcgmWatcher::Connected{std::move(engine), address};
+}
+
+}  // namespace
+
 Result<DcgmWatcher::Connected> connect_dcgm(const std::vector<DcgmAddress>& addresses) {
   std::string places;
   std::optional<Error> refused;
   for (const DcgmAddress& address : addresses) {
-    const auto trusted = check_listeners(address, listeners_of(address), ::geteuid());
-    if (!trusted.ok()) {
-      // Another user's engine is reported rather than none at another address.
-      if (trusted.error().code != Errc::not_found) refused = trusted.error();
-      places += (places.empty() ? "" : " or ") + to_string(address);
-      continue;
-    }
-    auto library = TRY(DcgmLibrary::load());
-    auto engine = TRY(DcgmEngine::connect(std::move(library), address));
-    return DcgmWatcher::Connected{std::move(engine), address};
+    places += (places.empty() ? "" : " or ") + to_string(address);
+    if (listeners_of(address).empty()) continue;
+    const auto library = TRY(DcgmLibrary::load());
+    auto connected = connect_to(library, address);
+    if (connected.ok()) return connected;
+    // This error is reported rather than that nobody listens at another address.
+    refused = connected.error();
   }
   if (refused) return *refused;
   return Error{Errc::not_found, "no host engine listens at " + places};

@@ -25,7 +25,7 @@ inline constexpr Duration kDcgmSlowPeriod = std::chrono::seconds(1);
 // profiling hardware: while the engine measures, a profiler (Nsight, CUPTI) gets none of it.
 enum class DcgmUse : std::uint8_t {
   off,
-  shared,  // those that the engine measures for another program already
+  shared,  // those that the engine measures for another program, too
   all,
 };
 
@@ -76,6 +76,7 @@ class DcgmWatcher {
     Instant renew_at{};  // watched again then: instances come and go
     bool works = false;
     Instant renewed{};  // when a new value came last, or when it was begun
+    Instant begun{};    // with whatever period
   };
   // The last values of an entity.
   struct Seen {
@@ -86,8 +87,11 @@ class DcgmWatcher {
   void connect(Instant now);
   void lose(Instant now, const Error& error);
   void forget(const std::string& uuid);
+  void leave(const std::string& uuid);
+  void note_own(const std::string& uuid);
   Result<void> keep_watches(const DcgmNeeds& needs, Instant now);
   Result<void> keep_watch(const std::string& uuid, Duration period, Instant now);
+  Result<void> begin_watch(const std::string& uuid, Duration period, bool works);
   Result<bool> may_measure(const std::string& uuid);
   void note(const DcgmReading& reading);
   void drop_old(Instant now);
@@ -102,7 +106,12 @@ class DcgmWatcher {
   int failures_ = 0;  // to connect, one after the other
   std::map<std::string, GpuWatch> watches_;
   std::map<DcgmPart, Seen> seen_;
-  std::map<std::string, WallTime> own_until_;  // a GPU's values up to then may be our own watch's
+  // Of a shared engine, by UUID. A GPU's values up to `own_until` may be our own watch's.
+  struct Others {
+    WallTime own_until{};
+    std::optional<WallTime> first;  // the newest value when it was looked for first
+  };
+  std::map<std::string, Others> others_;
   DcgmState state_;
 };
 

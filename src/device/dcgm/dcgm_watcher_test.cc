@@ -68,23 +68,41 @@ TEST(DcgmWatcher, ASharedGpuIsMeasuredWhileAnotherProgramHasItMeasured) {
   bench.engine.others[3] = 30s;  // GPU-b
   bench.need("GPU-a");
   bench.need("GPU-b");
-  bench.run(2min);
+  bench.run(65s);
   EXPECT_FALSE(bench.news("GPU-a"));
   EXPECT_TRUE(bench.news("GPU-b"));
   EXPECT_FALSE(bench.engine.watched.contains(7));
   EXPECT_NE(bench.problem("GPU-a").find("for no other program"), std::string::npos);
 
   bench.engine.others[7] = 1s;
-  bench.run(11s);
+  bench.run(5s);
   EXPECT_TRUE(bench.news("GPU-a"));
   EXPECT_EQ(bench.problem("GPU-a"), "");
 }
 
-// The engine keeps values for a while. Our own are no sign of another program.
-TEST(DcgmWatcher, OwnValuesAreNotAnotherPrograms) {
+// The GPU works on, so the need never ends.
+TEST(DcgmWatcher, ASharedGpuIsLeftOnceTheOtherProgramIsGone) {
   WatcherBench bench(DcgmUse::shared);
   bench.engine.others[7] = 1s;
+  bench.need("GPU-a");
+  bench.run(1min);
+  ASSERT_TRUE(bench.news("GPU-a"));
+  bench.engine.others.clear();
+  bench.run(10min);
+  EXPECT_FALSE(bench.engine.watched.contains(7));
+  bench.run(30min);
+  EXPECT_FALSE(bench.engine.watched.contains(7));
+  bench.engine.others[7] = 1s;
+  bench.run(5s);
+  EXPECT_TRUE(bench.news("GPU-a"));
+}
+
+// The engine keeps values for a while: our own, an earlier process's, those of a program that has
+// ended. None of them is a sign of another program.
+TEST(DcgmWatcher, OldValuesAreNotAnotherPrograms) {
+  WatcherBench bench(DcgmUse::shared);
   bench.engine.faults.keeps_values = true;
+  bench.engine.others[7] = 1s;
   bench.need("GPU-a");
   bench.run(5s);
   ASSERT_TRUE(bench.news("GPU-a"));
@@ -98,6 +116,40 @@ TEST(DcgmWatcher, OwnValuesAreNotAnotherPrograms) {
     EXPECT_FALSE(bench.news("GPU-a")) << restarts;
     EXPECT_FALSE(bench.engine.watched.contains(7)) << restarts;
   }
+}
+
+TEST(DcgmWatcher, AGpuThatCannotBeMeasuredCostsALookEachTwoSeconds) {
+  WatcherBench bench(DcgmUse::shared);
+  bench.need("GPU-a");
+  bench.run(10s);
+  const int before = bench.engine.calls;
+  int looks = 0;
+  bench.run(1min, [&] { ++looks; });
+  EXPECT_LE(looks, 32);
+  EXPECT_LE(bench.engine.calls - before, 64);
+}
+
+TEST(DcgmWatcher, OneGpuThatFailsLeavesTheOthersTheirs) {
+  WatcherBench bench;
+  bench.engine.gpus[0].lost = true;
+  bench.need("GPU-a");
+  bench.need("GPU-b");
+  bench.run(5s);
+  EXPECT_FALSE(bench.news("GPU-a"));
+  EXPECT_TRUE(bench.news("GPU-b"));
+  EXPECT_EQ(bench.engine.connections, 1);
+}
+
+TEST(DcgmWatcher, AGpuThatTheEngineNamesLaterIsFound) {
+  WatcherBench bench;
+  const TestDcgmGpu late = bench.engine.gpus[0];
+  bench.engine.gpus.erase(bench.engine.gpus.begin());
+  bench.need("GPU-a");
+  bench.run(5s);
+  EXPECT_FALSE(bench.news("GPU-a"));
+  bench.engine.gpus.push_back(late);
+  bench.run(6min);
+  EXPECT_TRUE(bench.news("GPU-a"));
 }
 
 TEST(DcgmWatcher, EachGpuHasItsOwnValuesWhateverItsNumberAndTheOrder) {

@@ -24,6 +24,7 @@ struct TestDcgmGpu {
   double busy = 0.5;                         // about; each new value differs a little
   std::vector<unsigned int> instances = {};  // NVML's numbers
   std::vector<dcgm::MetricGroup> groups = {};
+  bool lost = false;  // its watches fail
 };
 
 // One at a time in a process: DCGM's functions carry no object. Its own lock, so that a test may
@@ -218,6 +219,7 @@ class TestDcgm {
     return enter(handle, [&](TestDcgm& it) {
       ++it.watches;
       if (it.faults.taken) return Return::profiling_library_error;
+      if (it.find(it.groups_.at(group))->lost) return Return::gpu_is_lost;
       if (it.faults.watches_failed > 0 && it.faults.watches_failed-- > 0) return Return::timeout;
       it.watched[it.groups_.at(group)] = std::chrono::microseconds(microseconds);
       return Return::ok;

@@ -73,7 +73,7 @@ void GpuTotalsMeter::take_reading(const Record& record) {
   totals_.sampled = sample.time;
   if (!(sample.activity == Activity{})) {
     totals_.activity = sample.activity;
-    totals_.activity_read = sample.time;
+    totals_.activity_read = read_of(sample, Field::activity).taken;
   }
   if (sample.tenants) {
     totals_.processes = sample.tenants;
