@@ -39,6 +39,13 @@ constexpr FaultRow kFaults[] = {
     {"shuffled", &Faults::shuffled, nullptr},   {"late", nullptr, &Faults::late_s},
 };
 
+// Null: there is none of that name.
+const FaultRow* fault_of(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kFaults), std::end(kFaults),
+                                         [&](const FaultRow& row) { return name == row.name; });
+  return found != std::end(kFaults) ? found : nullptr;
+}
+
 Json answer(Return code, Json rest = Json::object()) {
   rest["code"] = static_cast<int>(code);
   return rest;
@@ -105,9 +112,8 @@ Json HostEngine::set_faults(std::uint64_t, const Json& request) {
   Faults wanted;
   for (const auto& [name, value] : request.items()) {
     if (name == "op") continue;
-    const auto* row = std::find_if(std::begin(kFaults), std::end(kFaults),
-                                   [&](const FaultRow& each) { return name == each.name; });
-    if (row == std::end(kFaults)) return answer(Return::bad_param);
+    const FaultRow* row = fault_of(name);
+    if (row == nullptr) return answer(Return::bad_param);
     if (row->flag != nullptr) wanted.*(row->flag) = true;
     if (row->number != nullptr) wanted.*(row->number) = number_at(request, row->name).value_or(0);
   }
