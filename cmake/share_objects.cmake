@@ -1,7 +1,7 @@
 # Objects of the programs and their libraries, for a tree that links them in another way: a folder
 # with DERATE_OBJECTS compiles nothing of theirs again. Each has the paths of a target's objects in
 # objects/TARGET.
-foreach(folder . fakenvml progress apps)
+foreach(folder . fakenvml fakedcgm progress apps)
   get_property(targets DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(type ${target} TYPE)

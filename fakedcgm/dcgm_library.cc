@@ -1,7 +1,4 @@
 // The stand-in of libdcgm: DCGM's C functions over a connection to our host engine.
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -9,7 +6,10 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/json.h"
 #include "device/dcgm/dcgm_abi.h"
 #include "fakedcgm/wire.h"
 
@@ -24,23 +24,20 @@ using dcgm::Return;
 
 class Connection {
  public:
-  explicit Connection(int fd) : fd_(fd) {}
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-  ~Connection() { ::close(fd_); }
+  explicit Connection(UniqueFd fd) : fd_(std::move(fd)) {}
 
   // Null: the engine is gone.
   Json ask(const Json& request) {
     const std::lock_guard lock(mutex_);
-    if (!send_packet(fd_, request)) return nullptr;
+    if (!send_packet(fd_.get(), request)) return nullptr;
     while (true) {
       if (auto packet = inbox_.take()) return *std::move(packet);
-      if (!inbox_.read_from(fd_)) return nullptr;
+      if (!inbox_.read_from(fd_.get())) return nullptr;
     }
   }
 
  private:
-  int fd_;
+  UniqueFd fd_;
   std::mutex mutex_;  // one request at a time
   Inbox inbox_;
 };
@@ -144,11 +141,11 @@ DCGM_CALL Return dcgmConnect_v2(const char* address, dcgm::ConnectParams* params
                                 dcgm::Handle* out) {
   if (address == nullptr || params == nullptr || out == nullptr) return Return::bad_param;
   if (params->version != dcgm::version_of<dcgm::ConnectParams>(2)) return Return::version_mismatch;
-  const int fd = open_socket(address, false);
-  if (fd < 0) return Return::connection_not_valid;
+  auto fd = connect_to(address);
+  if (!fd.ok()) return Return::connection_not_valid;
   const std::lock_guard lock(session().mutex);
   *out = ++session().last;
-  session().connections[*out] = std::make_shared<Connection>(fd);
+  session().connections[*out] = std::make_shared<Connection>(*std::move(fd));
   return Return::ok;
 }
 

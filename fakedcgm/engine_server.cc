@@ -1,22 +1,18 @@
 #include "fakedcgm/engine_server.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <vector>
+
+#include "base/json.h"
 
 namespace derate::fakedcgm {
 
 Result<std::unique_ptr<EngineServer>> EngineServer::create(const std::string& address,
                                                            HostEngine& engine) {
-  UniqueFd listener(open_socket(address, true));
-  if (listener.get() < 0)
-    return Error{Errc::io, fmt::format("{}: {}", address, std::strerror(errno))};
-  return std::unique_ptr<EngineServer>(new EngineServer(std::move(listener), engine));
+  return std::unique_ptr<EngineServer>(new EngineServer(TRY(listen_at(address)), engine));
 }
 
 void EngineServer::serve(Duration timeout, const Clock& clock) {

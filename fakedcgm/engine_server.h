@@ -17,7 +17,7 @@ namespace derate::fakedcgm {
 
 class EngineServer {
  public:
-  // Errors: io names the address and why nobody can listen there.
+  // Errors: those of listen_at().
   static Result<std::unique_ptr<EngineServer>> create(const std::string& address,
                                                       HostEngine& engine);
 

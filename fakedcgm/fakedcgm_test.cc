@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "base/json.h"
 #include "base/test_folder.h"
+#include "base/text.h"
 #include "device/dcgm/dcgm_engine.h"
 #include "fakedcgm/engine_server.h"
 #include "fakenvml/sim_client.h"
@@ -168,6 +172,25 @@ TEST(FakeDcgm, InstancesOfMigHaveTheirOwnValues) {
   ASSERT_TRUE(idle && busy);
   EXPECT_EQ(idle->activity.sm, Fraction(0));
   EXPECT_GT(busy->activity.sm.value().value(), 0.1);
+}
+
+// The socket of an engine that was killed is left behind; a file is somebody's own.
+TEST(FakeDcgm, AnEngineTakesNobodysPlace) {
+  const Folder folder;
+  const std::string path = folder.path() + "/engine";
+  std::ofstream(path) << "a file";
+  EXPECT_FALSE(listen_at(path).ok());
+  EXPECT_EQ(*read_file(path), "a file");
+  std::filesystem::remove(path);
+  {
+    const auto first = listen_at(path);
+    ASSERT_TRUE(first.ok());
+    EXPECT_EQ(listen_at(path).error().code, Errc::busy);
+  }
+  EXPECT_TRUE(listen_at(path).ok());
+  for (const char* bad : {"127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:65536"})
+    EXPECT_EQ(connect_to(bad).error().code, Errc::invalid_argument) << bad;
+  EXPECT_EQ(listen_at("/" + std::string(200, 'x')).error().code, Errc::invalid_argument);
 }
 
 // Anything may stand in a request.

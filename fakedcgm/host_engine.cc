@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/json.h"
+
 namespace derate::fakedcgm {
 namespace {
 

@@ -4,16 +4,18 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "device/dcgm/dcgm_abi.h"
 #include "fakenvml/shared_state.h"
 
 namespace derate::fakedcgm {
+
+using Packet = nlohmann::ordered_json;
 
 // Faults of an engine that runs; requests have each by its name.
 struct Faults {
@@ -33,7 +35,7 @@ class HostEngine {
   HostEngine(const fakenvml::State& state, std::string version);
 
   // Answers one request of a client. Anything may stand in it.
-  Json handle(std::uint64_t client, const Json& request);
+  Packet handle(std::uint64_t client, const Packet& request);
   // The client is gone, with all that was made for it.
   void forget(std::uint64_t client);
   // Measures what is due at that time, in microseconds since 1970.
@@ -65,26 +67,26 @@ class HostEngine {
     std::vector<dcgm::Entity> entities;
   };
 
-  using Answer = Json (HostEngine::*)(std::uint64_t client, const Json& request);
-  Json set_faults(std::uint64_t client, const Json& request);
-  Json version(std::uint64_t client, const Json& request);
-  Json gpus(std::uint64_t client, const Json& request);
-  Json metric_groups(std::uint64_t client, const Json& request);
-  Json hierarchy(std::uint64_t client, const Json& request);
-  Json group_create(std::uint64_t client, const Json& request);
-  Json group_add(std::uint64_t client, const Json& request);
-  Json group_destroy(std::uint64_t client, const Json& request);
-  Json fields_create(std::uint64_t client, const Json& request);
-  Json watch(std::uint64_t client, const Json& request);
-  Json unwatch(std::uint64_t client, const Json& request);
-  Json latest(std::uint64_t client, const Json& request);
+  using Answer = Packet (HostEngine::*)(std::uint64_t client, const Packet& request);
+  Packet set_faults(std::uint64_t client, const Packet& request);
+  Packet version(std::uint64_t client, const Packet& request);
+  Packet gpus(std::uint64_t client, const Packet& request);
+  Packet metric_groups(std::uint64_t client, const Packet& request);
+  Packet hierarchy(std::uint64_t client, const Packet& request);
+  Packet group_create(std::uint64_t client, const Packet& request);
+  Packet group_add(std::uint64_t client, const Packet& request);
+  Packet group_destroy(std::uint64_t client, const Packet& request);
+  Packet fields_create(std::uint64_t client, const Packet& request);
+  Packet watch(std::uint64_t client, const Packet& request);
+  Packet unwatch(std::uint64_t client, const Packet& request);
+  Packet latest(std::uint64_t client, const Packet& request);
 
   unsigned int gpu_count() const { return state_.gpus; }
   // The simulated GPU's place; the engine counts from the other end.
   std::optional<unsigned int> place_of(unsigned int gpu) const;
   std::vector<dcgm::Entity> entities_of(unsigned int gpu) const;
   Sums sums_of(const dcgm::Entity& entity) const;
-  Json value_of(const dcgm::Entity& entity, dcgm::FieldId field) const;
+  Packet value_of(const dcgm::Entity& entity, dcgm::FieldId field) const;
   void take_periods();
   void measure(const dcgm::Entity& entity, Measured& measured, std::int64_t now_us);
 

@@ -1,15 +1,19 @@
 #include "fakedcgm/wire.h"
 
-#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/unix_address.h"
 
 namespace derate::fakedcgm {
 namespace {
@@ -21,45 +25,63 @@ struct SocketName {
   sockaddr_storage storage{};
   socklen_t size = 0;
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  bool is_tcp() const { return storage.ss_family == AF_INET; }
 };
 
-SocketName name_of(const std::string& address) {
+template <class Name>
+SocketName name_of(const Name& name) {
   SocketName out;
-  const std::size_t colon = address.rfind(':');
-  if (address.starts_with('/') || colon == std::string::npos) {
-    auto& unix_name = reinterpret_cast<sockaddr_un&>(out.storage);
-    unix_name.sun_family = AF_UNIX;
-    address.copy(unix_name.sun_path, sizeof unix_name.sun_path - 1);
-    out.size = sizeof unix_name;
-    return out;
-  }
-  auto& tcp = reinterpret_cast<sockaddr_in&>(out.storage);
-  tcp.sin_family = AF_INET;
-  tcp.sin_port = htons(static_cast<std::uint16_t>(std::atoi(address.c_str() + colon + 1)));
-  tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  out.size = sizeof tcp;
+  std::memcpy(&out.storage, &name, sizeof name);
+  out.size = sizeof name;
   return out;
+}
+
+Result<SocketName> parse_name(const std::string& address) {
+  constexpr std::string_view kHost = "127.0.0.1:";
+  if (!address.starts_with(kHost)) return name_of(TRY(address_of(address)));
+  const auto port = parse_integer(address.substr(kHost.size()));
+  if (!port || *port < 1 || *port > 65535)
+    return Error{Errc::invalid_argument, address + ": allowed are ports from 1 to 65535"};
+  sockaddr_in tcp{};
+  tcp.sin_family = AF_INET;
+  tcp.sin_port = htons(static_cast<std::uint16_t>(*port));
+  tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return name_of(tcp);
+}
+
+Result<UniqueFd> open_for(const SocketName& name, const std::string& address, int more) {
+  UniqueFd out(::socket(name.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | more, 0));
+  if (out.get() < 0) return socket_error("a socket for", address, errno);
+  const int on = 1;
+  if (name.is_tcp()) ::setsockopt(out.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return out;
+}
+
+bool is_socket(const std::string& path) {
+  struct stat found {};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode);
 }
 
 }  // namespace
 
-int open_socket(const std::string& address, bool listens) {
-  SocketName name = name_of(address);
-  const bool tcp = name.storage.ss_family == AF_INET;
-  const int kind = SOCK_STREAM | SOCK_CLOEXEC | (listens ? SOCK_NONBLOCK : 0);
-  const int fd = ::socket(name.storage.ss_family, kind, 0);
-  if (fd < 0) return -1;
+Result<UniqueFd> connect_to(const std::string& address) {
+  SocketName name = TRY(parse_name(address));
+  UniqueFd out = TRY(open_for(name, address, 0));
+  if (::connect(out.get(), name.get(), name.size) != 0)
+    return socket_error("cannot connect to", address, errno);
+  return out;
+}
+
+Result<UniqueFd> listen_at(const std::string& address) {
+  SocketName name = TRY(parse_name(address));
+  if (connect_to(address).ok()) return Error{Errc::busy, address + ": somebody listens there"};
+  UniqueFd out = TRY(open_for(name, address, SOCK_NONBLOCK));
   const int on = 1;
-  if (tcp) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (tcp && listens) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (!tcp && listens) ::unlink(address.c_str());
-  const bool good = listens ? ::bind(fd, name.get(), name.size) == 0 && ::listen(fd, kBacklog) == 0
-                            : ::connect(fd, name.get(), name.size) == 0;
-  if (good) return fd;
-  const int why = errno;
-  ::close(fd);
-  errno = why;
-  return -1;
+  if (name.is_tcp()) ::setsockopt(out.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (!name.is_tcp() && is_socket(address)) ::unlink(address.c_str());
+  if (::bind(out.get(), name.get(), name.size) != 0 || ::listen(out.get(), kBacklog) != 0)
+    return socket_error("cannot listen at", address, errno);
+  return out;
 }
 
 bool send_packet(int fd, const Json& json) {

@@ -813,9 +813,10 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
 }
 
 void add_engine_address(CLI::App& verb, SimDcgmAddress& options) {
-  add_value(verb, "--listen", "ADDRESS", options.listen,
-            "Where it listens: 127.0.0.1:PORT or a path; default: hostengine in the directory of "
-            "the simulated GPUs");
+  add_value(
+      verb, "--listen", "ADDRESS", options.listen,
+      "Where it listens: 127.0.0.1:PORT or unix:/PATH; default: hostengine in the directory of "
+      "the simulated GPUs");
   add_sim_directory(verb, options);
 }
 

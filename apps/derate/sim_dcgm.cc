@@ -1,15 +1,14 @@
 // derate sim dcgm and dcgm-fault: a DCGM host engine over the served GPUs, and what goes wrong with
 // it.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "base/own_files.h"
 #include "base/text.h"
+#include "core/dcgm_address.h"
 #include "fakedcgm/engine_server.h"
 #include "service/transport/signals.h"
 #include "sim_served.h"
@@ -18,9 +17,11 @@
 namespace derate::cli {
 namespace {
 
-// By default it listens in the folder of the served GPUs.
-std::string engine_address(const SimDcgmAddress& options, const std::string& directory) {
-  return options.listen.empty() ? directory + "/hostengine" : options.listen;
+// By default it listens in the folder of the served GPUs. Errors: those of parse_dcgm_address().
+Result<std::string> engine_address(const SimDcgmAddress& options, const std::string& directory) {
+  if (options.listen.empty()) return directory + "/hostengine";
+  const auto address = TRY(parse_dcgm_address(options.listen));
+  return address.host.empty() ? address.path : to_string(address);
 }
 
 void print_environment(const std::string& address) {
@@ -40,7 +41,7 @@ Result<int> run_verb(const SimDcgmOptions& options) {
   std::error_code ignored;
   const std::string directory = std::filesystem::absolute(sim_directory(options), ignored).string();
   fakedcgm::HostEngine engine(client->state(), options.engine_version);
-  const std::string address = engine_address(options, directory);
+  const std::string address = TRY(engine_address(options, directory));
   const auto server = TRY(fakedcgm::EngineServer::create(address, engine));
   print_environment(address);
   TRY(finish_output());
@@ -58,10 +59,8 @@ Result<int> run_verb(const SimDcgmFaultOptions& options) {
     if (!number) return Error{Errc::invalid_argument, fault + ": a number is wanted after the ="};
     request[fault.substr(0, equals)] = *number;
   }
-  const std::string address = engine_address(options, sim_directory(options));
-  const UniqueFd socket(fakedcgm::open_socket(address, false));
-  if (socket.get() < 0)
-    return Error{Errc::io, fmt::format("{}: {}", address, std::strerror(errno))};
+  const std::string address = TRY(engine_address(options, sim_directory(options)));
+  const UniqueFd socket = TRY(fakedcgm::connect_to(address));
   fakedcgm::Inbox inbox;
   std::optional<Json> answer;
   if (fakedcgm::send_packet(socket.get(), request))

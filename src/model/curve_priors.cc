@@ -143,7 +143,7 @@ bool same_application(std::string_view a, std::string_view b) { return to_lower(
 CurvePriors curve_priors(std::string_view chip, std::string_view without) {
   const bool known = std::any_of(std::begin(kRows), std::end(kRows),
                                  [&](const CurveRow& row) { return row.chip == chip; });
-  std::vector<Pair> performance, power, beside, utilisation, dram, pipe;
+  std::vector<Pair> performance, power, beside, utilisation, pipe;
   MemoryRows memory;
   for (const CurveRow& row : kRows) {
     if ((known && row.chip != chip) || same_application(row.name, without)) continue;
@@ -157,7 +157,6 @@ CurvePriors curve_priors(std::string_view chip, std::string_view without) {
       if (open) memory.open_power.push_back(row.power);
     }
     if (row.memory && !kernels) utilisation.push_back(row.memory->bias);
-    if (row.dram && known) dram.push_back(row.dram->bias);
     if (row.pipe) pipe.push_back(row.pipe->bias);
   }
   CurvePriors out{prior_of(performance), prior_of(power), prior_of(beside)};
@@ -166,8 +165,6 @@ CurvePriors curve_priors(std::string_view chip, std::string_view without) {
     put_memory(out, memory, known, performance.size());
   else
     out.memory = unsafe_side(utilisation, curve_priors(kKernelTimes, without).memory->covariance);
-  if (dram.size() >= kFewest)
-    out.dram = unsafe_side(dram, curve_priors(kKernelTimes, without).memory->covariance);
   out.pipe = unsafe_side(pipe, kPipeError);
   return out;
 }

@@ -39,8 +39,6 @@ struct CurvePriors {
   CoefficientPrior performance, power;
   CoefficientPrior power_beside;  // what power says besides performance
   std::optional<CoefficientPrior> memory, memory_saturated, pipe;
-  // Of DRAM activity, of a chip with rows enough of it; empty: as the memory utilisation's.
-  std::optional<CoefficientPrior> dram;
   // Of the memory utilisation's bias with power, of a chip with rows enough to tell.
   std::optional<CrossCovariance> memory_power;
   // That a counter shows too much at low clocks, of what it shows at the highest, beside what the

@@ -11,7 +11,7 @@ import words
 HEADING = "## Files"
 NOTE = ("`tests/tidy/file_index.py --write` copies the first comment of each file to this list. A "
         "`.cc` stands behind the `.h` of its name.")
-FOLDERS = ("src/", "apps/", "fakenvml/", "progress/")
+FOLDERS = ("src/", "apps/", "fakenvml/", "fakedcgm/", "progress/")
 COMMENT = re.compile(r"\A\s*(?:((?://[^\n]*\n)+)|/\*(.*?)\*/)", re.S)
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s|\n\s*\n")
 LONGEST = 200

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "lint"
-FOLDERS = ("src/", "apps/", "fakenvml/", "bench-cuda/")
+FOLDERS = ("src/", "apps/", "fakenvml/", "fakedcgm/", "bench-cuda/")
 
 
 def configure():

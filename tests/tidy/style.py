@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("*.cc", "*.h", "*.c", "*.cu")
-HEADER_FOLDERS = ("src", "apps", "fakenvml")
+HEADER_FOLDERS = ("src", "apps", "fakenvml", "fakedcgm")
 # As CMakeLists.txt has it. The programs' headers also include from their own folder.
 COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
            "-Wno-missing-field-initializers", '-DDERATE_VERSION="0"', "-x", "c++"]

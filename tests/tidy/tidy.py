@@ -17,7 +17,8 @@ import members
 import words
 
 HERE = Path(__file__).resolve().parent
-CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "progress", "tests")
+CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "fakedcgm", "progress", "tests")
+MAX_BYTES = 400_000  # of a file; the largest is a report of the lab, 280 kB
 MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 70
 MAX_TITLE_COLUMNS = 72
@@ -99,7 +100,7 @@ class Layers:
 
     def target_of(self, path, include, exists):
         """What a quoted include means: a path from src/ (or the root), or None when it is a
-        neighbour that only apps/, fakenvml/ and tests/ may name without its folder."""
+        neighbour that only apps/, fakenvml/, fakedcgm/ and tests/ may name without its folder."""
         if self.folder_of(include):
             return include
         neighbour = str(PurePosixPath(path).parent / include)
@@ -296,6 +297,13 @@ def check_words(path, text):
                           f"{match[0]} is somebody's machine: take the path as a parameter")
 
 
+def check_weight(path, size):
+    """A result of the lab, say, that somebody has added without a look."""
+    if size > MAX_BYTES:
+        yield Finding(path, 1, "weight", f"{size} bytes, {MAX_BYTES} are the most: what makes it "
+                                         "stands here, not what is made")
+
+
 def check_executable(path, text, mode):
     if text.startswith("#!") and not mode & stat.S_IXUSR:
         yield Finding(path, 1, "executable", "it names its interpreter: chmod +x")
@@ -306,8 +314,8 @@ def check_executable(path, text, mode):
 def check_sizes(root, code):
     """Classes with too many data members, folders with too many lines."""
     found = {f"{path}::{name}": number for path, text in code.items()
-             if path.startswith(("src/", "apps/", "fakenvml/")) and "_test." not in path
-             and "/test_" not in path
+             if path.startswith(("src/", "apps/", "fakenvml/", "fakedcgm/"))
+             and "_test." not in path and "/test_" not in path
              for name, number in members.members(blank_text(text)).items()}
     listed = root / "tests/tidy/members.txt"
     large = members.read_large(listed.read_text()) if listed.exists() else {}
@@ -417,6 +425,8 @@ def check_repository(root):
         if not path.startswith(("web/dist/", "tests/fuzz/corpus/")):
             findings += check_words(path, text)
         findings += check_executable(path, text, (root / path).stat().st_mode)
+    for path in list_files(root):
+        findings += check_weight(path, (root / path).stat().st_size)
     findings += check_sizes(root, code)
     findings += check_index(texts)
     findings += check_sentences(root, texts)

@@ -335,6 +335,10 @@ class TextRules(unittest.TestCase):
         self.assertEqual(lines(tidy.check_columns("a.cc", "a\n" + "b" * 101)), [(2, "columns")])
         self.assertEqual(list(tidy.check_columns("a.cc", "°" * 100)), [])
 
+    def test_weight(self):
+        self.assertEqual(lines(tidy.check_weight("a.lab", 2_500_000)), [(1, "weight")])
+        self.assertEqual(list(tidy.check_weight("a.html", 280_164)), [])
+
     def test_markers(self):
         for word in ("TODO", "FIXME", "XXX", "HACK"):
             self.assertEqual(lines(tidy.check_words("a.md", f"\n// {word}: x")), [(2, "markers")])

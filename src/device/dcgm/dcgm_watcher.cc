@@ -33,6 +33,7 @@ constexpr int kMostRepeats = 4;
 // A shared GPU is left now and then, to see whether another program still has it measured. How long
 // that takes is the other's period: dcgm-exporter's default is 30 s.
 constexpr Duration kSharedFor = 10min;
+constexpr Duration kOwnAtMost = 10s;  // beyond now, of values of our own
 
 Duration retry_after(Errc code) {
   const bool refused = code == Errc::not_supported || code == Errc::not_found;
@@ -138,7 +139,10 @@ Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, I
   const auto before = watches_.find(uuid);
   const bool shared_long = use_ == DcgmUse::shared && before != watches_.end() &&
                            before->second.works && now - before->second.begun > kSharedFor;
-  if (shared_long) leave(uuid);
+  if (shared_long) {
+    leave(uuid);
+    others_[uuid].first = others_[uuid].own_until;  // the first value after that is another's
+  }
   GpuWatch& watch = watches_[uuid];
   if (now < watch.renew_at && (watch.period == period || !watch.works)) return {};
   const auto begun = begin_watch(uuid, period, watch.works);
@@ -163,7 +167,7 @@ Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, I
 Result<void> DcgmWatcher::begin_watch(const std::string& uuid, Duration period, bool works) {
   if (!works && !TRY(may_measure(uuid)))
     return Error{Errc::busy,
-                 "the host engine measures this GPU for no other program, and dcgm.use is "
+                 "so far the host engine measures this GPU for no other program, and dcgm.use is "
                  "\"auto\""};
   return engine_->watch(uuid, period);
 }
@@ -176,6 +180,7 @@ Result<bool> DcgmWatcher::may_measure(const std::string& uuid) {
   if (!newest.ok() && newest.error().code == Errc::not_found) return true;
   if (!newest.ok()) return newest.error();
   Others& others = others_[uuid];
+  if (others.own_until - clock_.wall_now() > kOwnAtMost) others = {};  // time of day was set back
   if (!*newest || **newest <= others.own_until) return false;
   if (!others.first) others.first = *newest;
   return **newest > *others.first;

@@ -97,6 +97,34 @@ TEST(DcgmWatcher, ASharedGpuIsLeftOnceTheOtherProgramIsGone) {
   EXPECT_TRUE(bench.news("GPU-a"));
 }
 
+TEST(DcgmWatcher, ASharedGpuMissesOnePeriodOfTheOtherProgramEachTenMinutes) {
+  WatcherBench bench(DcgmUse::shared);
+  bench.engine.others[7] = 30s;
+  bench.need("GPU-a");
+  bench.run(2min);
+  Duration without{};
+  Instant last = bench.clock.now();
+  bench.run(1h, [&] {
+    if (!bench.news("GPU-a")) without += bench.clock.now() - last;
+    last = bench.clock.now();
+  });
+  EXPECT_GT(without, Duration{});
+  EXPECT_LE(without, 6 * 35s);
+}
+
+TEST(DcgmWatcher, TimeOfDayThatIsSetBackHoldsNoSharedGpuOff) {
+  WatcherBench bench(DcgmUse::shared);
+  bench.engine.others[7] = 1s;
+  bench.need("GPU-a");
+  bench.run(5s);
+  ASSERT_TRUE(bench.news("GPU-a"));
+  bench.engine.restart();
+  bench.run(1s);
+  bench.clock.step_wall(-30min);
+  bench.run(10s);
+  EXPECT_TRUE(bench.news("GPU-a"));
+}
+
 // The engine keeps values for a while: our own, an earlier process's, those of a program that has
 // ended. None of them is a sign of another program.
 TEST(DcgmWatcher, OldValuesAreNotAnotherPrograms) {

@@ -36,7 +36,6 @@ constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 CoefficientPrior bias_of(Signal signal, bool saturated, const CurvePriors& priors) {
   if (signal == Signal::beat) return kExact;
   if (is_pipe(signal)) return *priors.pipe;
-  if (signal == Signal::dram && !saturated && priors.dram) return *priors.dram;
   return saturated ? *priors.memory_saturated : *priors.memory;
 }
 
