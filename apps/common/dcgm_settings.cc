@@ -13,9 +13,9 @@ DcgmChoice dcgm_choice(const Settings& settings) {
   return out;
 }
 
-std::shared_ptr<DcgmConnection> dcgm_connection(const Settings& settings) {
+std::shared_ptr<DcgmConnection> dcgm_connection(const Settings& settings, const Log& log) {
   static const SystemClock clock;  // a thread that is left behind uses it
-  return std::make_shared<DcgmConnection>(dcgm_choice(settings), clock);
+  return std::make_shared<DcgmConnection>(dcgm_choice(settings), clock, log);
 }
 
 std::shared_ptr<DcgmConnection> machine_dcgm() {

@@ -13,7 +13,7 @@ DcgmChoice dcgm_choice(const Settings& settings);
 
 // For GpuRequest: by these settings, or by the machine's configuration (the defaults where it
 // cannot be read).
-std::shared_ptr<DcgmConnection> dcgm_connection(const Settings& settings);
+std::shared_ptr<DcgmConnection> dcgm_connection(const Settings& settings, const Log& log = {});
 std::shared_ptr<DcgmConnection> machine_dcgm();
 
 }  // namespace derate::cli

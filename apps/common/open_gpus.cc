@@ -163,8 +163,8 @@ Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request) {
   return {};
 }
 
-OpenFleet open_real_fleet(const Settings& settings) {
-  return [connection = dcgm_connection(settings)](const std::string& choice) {
+OpenFleet open_real_fleet(const Settings& settings, const Log& log) {
+  return [connection = dcgm_connection(settings, log)](const std::string& choice) {
     static SystemClock clock;  // outlives a thread that is left behind
     const GpuRequest request{.gpus = choice, .patience = Patience::of_loop, .dcgm = connection};
     return open_on_a_thread(backend_of(request, clock), choice);

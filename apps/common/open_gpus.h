@@ -62,7 +62,7 @@ Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request);
 
 // Opens the real ones for a loop that cannot wait: on a thread of its own, which is left behind
 // when the driver hangs.
-OpenFleet open_real_fleet(const Settings& settings);
+OpenFleet open_real_fleet(const Settings& settings, const Log& log);
 
 // One real GPU, opened on the calling thread without a call to any other: for a process that may
 // hang.

@@ -69,7 +69,7 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.fleet.life = current_boot();
   out.fleet.run_folder = run_directory();
   out.fleet.audit = AuditLog::on_a_thread(audit_file());
-  out.fleet.open = open_real_fleet(settings);
+  out.fleet.open = open_real_fleet(settings, log);
   out.fleet.leases = {[&link](const DomainId& domain) { return link.lease(domain); },
                       [&link](const DomainId& domain) { link.release(domain); },
                       [&link] { return link.take_lost(); }};

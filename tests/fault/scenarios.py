@@ -1631,6 +1631,45 @@ def _(house):
     return out
 
 
+def with_host_engine(house):
+    """derated that governs an A100 by the activity of a DCGM host engine; both programs."""
+    socket = house.folder / "sim/hostengine"
+    engine = house.start("engine", house.build / "derate", "sim", "dcgm")
+    house.until(socket.exists, 5, "the host engine listens")
+    house.config_file.write_text(
+        '[governor]\ngovern = true\ngpus = "0"\npolicy = "assure"\n'
+        f'[dcgm]\nuse = "on"\naddress = "unix:{socket}"\n')
+    house.start("job", house.build / "derate", "sim", "job", "stencil", "-i", GOVERNED)
+    daemon = house.daemon("--silence", "2", "--restore-time", "2", extra={
+        "DERATE_DCGM_LIBRARY": str(house.build / "fakedcgm/4/libdcgm.so.4")})
+    house.until(lambda: house.locked(GOVERNED), 60, "GPU 0 is governed")
+    house.until(lambda: "measures the GPU's activity" in daemon.text(), 10, "activity comes")
+    return daemon, engine
+
+
+def has_rounds(house):
+    before = house.rounds()
+    house.until(lambda: house.rounds() > before + 20, 10, "the rounds go on")
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed as before")
+
+
+for number, fault, words in (
+        (signal.SIGSTOP, "hangs (SIGSTOP)", "the host engine has not answered for"),
+        (signal.SIGKILL, "dies (SIGKILL)", "host engine is not valid any longer")):
+    def _(house, number=number, words=words):
+        daemon, engine = with_host_engine(house)
+        send(engine.pid, number)
+        has_rounds(house)
+        house.until(lambda: words in daemon.text(), 20, f"derated logs {words!r}")
+        out = stop(house, daemon)
+        engine.kill_all()
+        return out
+    row(f"derated.dcgm.{number.name[3:].lower()}", group=G_AROUND,
+        fault=f"the DCGM host engine {fault}", who="derated", chips="A100-SXM4",
+        when="while its activity is used; then SIGTERM", by="worker", limit=2,
+        outcome="governed by NVML's counters; the log says it")(_)
+
+
 # What people and programs ask while nobody answers: the words, the exit code, what must be said.
 CLIENTS_OF_HUNG = (
     (("status",), 15, "has said nothing for"),

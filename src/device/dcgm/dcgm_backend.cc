@@ -10,7 +10,8 @@ std::shared_ptr<DcgmReader> DcgmConnection::reader() {
   const std::lock_guard lock(mutex_);
   if (reader_ != nullptr || choice_.use == DcgmUse::off) return reader_;
   auto created = DcgmReader::create(
-      choice_.use, [addresses = choice_.addresses] { return connect_dcgm(addresses); }, clock_);
+      choice_.use, [addresses = choice_.addresses] { return connect_dcgm(addresses); }, clock_,
+      log_);
   if (created.ok()) reader_ = *std::move(created);
   return reader_;
 }

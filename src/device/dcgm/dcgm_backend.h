@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/backend.h"
 #include "device/dcgm/dcgm_listeners.h"
 #include "device/dcgm/dcgm_reader.h"
@@ -22,8 +23,8 @@ struct DcgmChoice {
 class DcgmConnection {
  public:
   // `clock` lives as long as the process.
-  DcgmConnection(DcgmChoice choice, const Clock& clock)
-      : choice_(std::move(choice)), clock_(clock) {}
+  DcgmConnection(DcgmChoice choice, const Clock& clock, Log log = {})
+      : choice_(std::move(choice)), clock_(clock), log_(std::move(log)) {}
 
   // Null where DCGM is off or no thread can be had. Any thread may call it.
   std::shared_ptr<DcgmReader> reader();
@@ -31,6 +32,7 @@ class DcgmConnection {
  private:
   DcgmChoice choice_;
   const Clock& clock_;
+  Log log_;
   std::mutex mutex_;
   std::shared_ptr<DcgmReader> reader_;
 };

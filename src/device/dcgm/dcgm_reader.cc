@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/background_worker.h"
+#include "device/dcgm/dcgm_log.h"
 
 namespace derate {
 namespace {
@@ -16,12 +17,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kPatience = 2s;
+// A worker that ends beats no more. The engine forgets a connection that has gone, too.
+constexpr Duration kEndPatience = 500ms;
 
 }  // namespace
 
 struct DcgmReader::Shared {
-  Shared(DcgmUse use, DcgmWatcher::Connect connect, const Clock& the_clock)
-      : watcher(std::in_place, use, std::move(connect), the_clock), clock(the_clock) {}
+  Shared(DcgmUse use, DcgmWatcher::Connect connect, const Clock& the_clock, Log the_log)
+      : watcher(std::in_place, use, std::move(connect), the_clock),
+        clock(the_clock),
+        log(use, std::move(the_log)) {}
 
   std::optional<DcgmWatcher> watcher;  // the thread's own
   const Clock& clock;
@@ -29,6 +34,7 @@ struct DcgmReader::Shared {
   std::condition_variable changed;
   DcgmNeeds needs;
   DcgmState state;
+  DcgmLog log;
   std::optional<Instant> since;  // the start of a look that has not ended
   bool woken = false, stop = false, ended = false;
 
@@ -42,6 +48,7 @@ struct DcgmReader::Shared {
       const Instant next = shared->watcher->look(needs);
       lock.lock();
       shared->state = shared->watcher->state();
+      shared->log.note(shared->state, shared->clock.now());
       shared->since.reset();
       const Duration left = next - shared->clock.now();
       shared->changed.wait_for(lock, std::max(left, Duration{}),
@@ -56,8 +63,8 @@ struct DcgmReader::Shared {
 };
 
 Result<std::unique_ptr<DcgmReader>> DcgmReader::create(DcgmUse use, DcgmWatcher::Connect connect,
-                                                       const Clock& clock) {
-  auto shared = std::make_shared<Shared>(use, std::move(connect), clock);
+                                                       const Clock& clock, Log log) {
+  auto shared = std::make_shared<Shared>(use, std::move(connect), clock, std::move(log));
   try {
     start_thread([shared] { Shared::work(shared); });
   } catch (const std::system_error& error) {
@@ -70,16 +77,19 @@ DcgmReader::~DcgmReader() {
   std::unique_lock lock(shared_->mutex);
   shared_->stop = true;
   shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, kPatience, [&] { return shared_->ended; });
+  if (shared_->since && shared_->clock.now() - *shared_->since > kEndPatience) return;
+  shared_->changed.wait_for(lock, kEndPatience, [&] { return shared_->ended; });
 }
 
-void DcgmReader::need(const std::string& uuid, Duration period, Duration lasts) {
+void DcgmReader::need(const std::string& uuid, Duration period, Duration lasts, int partition) {
   const std::lock_guard lock(shared_->mutex);
   const Instant now = shared_->clock.now();
+  if (shared_->since && now - *shared_->since > kPatience)
+    shared_->log.note_silence(now - *shared_->since);
   const auto before = shared_->needs.find(uuid);
   const bool fresh = before == shared_->needs.end() || before->second.until <= now ||
-                     before->second.period != period;
-  shared_->needs[uuid] = {period, now + lasts};
+                     before->second.period != period || before->second.partition != partition;
+  shared_->needs[uuid] = {period, now + lasts, partition};
   if (!fresh) return;
   shared_->woken = true;
   shared_->changed.notify_all();

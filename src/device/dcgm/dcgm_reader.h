@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/dcgm/dcgm_watcher.h"
 
 namespace derate {
@@ -14,17 +15,19 @@ namespace derate {
 class DcgmReader {
  public:
   // Connects when a GPU is needed first. A call that hangs while this object goes is left behind,
-  // so `clock` must live as long as the process. Errors: io when no thread can be had.
+  // so `clock` must live as long as the process. `log`: DcgmLog's lines. Errors: io when no thread
+  // can be had.
   static Result<std::unique_ptr<DcgmReader>> create(DcgmUse use, DcgmWatcher::Connect connect,
-                                                    const Clock& clock);
+                                                    const Clock& clock, Log log = {});
 
   DcgmReader(const DcgmReader&) = delete;
   DcgmReader& operator=(const DcgmReader&) = delete;
-  // Waits 2 s for a call that has not come back.
+  // Waits half a second for a call that has not come back.
   ~DcgmReader();
 
   // Has the engine measure the GPU for so long from now. A need that continues is renewed.
-  void need(const std::string& uuid, Duration period, Duration lasts);
+  // `partition`: as in DcgmNeed.
+  void need(const std::string& uuid, Duration period, Duration lasts, int partition = 0);
   // Returns news that is at most two of its periods old, also while a call hangs.
   std::optional<DcgmNews> newest(const DcgmPart& part) const;
 

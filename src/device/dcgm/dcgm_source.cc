@@ -1,5 +1,7 @@
 #include "device/dcgm/dcgm_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -50,7 +52,18 @@ void DcgmSource::need(Instant now, std::optional<Instant>& before) {
   const Duration gap = now - std::exchange(before, now).value_or(now);
   const bool quick = pressing_ && now - *pressing_ <= kQuickFor;
   reader_->need(uuid_, quick ? kDcgmQuickPeriod : kDcgmSlowPeriod,
-                std::clamp<Duration>(2 * gap + 1s, kLeastNeed, kMostNeed));
+                std::clamp<Duration>(2 * gap + 1s, kLeastNeed, kMostNeed), partition_);
+}
+
+// Returns whether they are those of the last survey.
+bool DcgmSource::note_instances(const Tenancy& tenancy) {
+  std::vector<std::string> now;
+  for (const GpuInstance& instance : tenancy.instances)
+    now.push_back(fmt::format("{} {} {}", instance.id, instance.profile, instance.uuid));
+  if (now == instances_) return true;
+  instances_ = std::move(now);
+  ++partition_;
+  return false;
 }
 
 void DcgmSource::fill(Sample& sample) {
@@ -73,12 +86,14 @@ Tenancy DcgmSource::filled(Tenancy tenancy) {
   mig_ = tenancy.mig;
   note_work(tenancy.board);
   if (mig_ && !tenancy.processes.empty()) worked_ = tenancy.board.time;
+  const bool same = note_instances(tenancy);
   if (!tenancy.mig || !works(tenancy.board.time)) return tenancy;
   const bool lacking =
       std::any_of(tenancy.instances.begin(), tenancy.instances.end(),
                   [](const auto& instance) { return instance.activity == Activity{}; });
   if (!lacking) return tenancy;
   need(tenancy.board.time, surveyed_);
+  if (!same) return tenancy;  // the engine's values may be those of the instances before
   for (auto& instance : tenancy.instances) {
     if (instance.activity != Activity{}) continue;
     if (const auto news = reader_->newest({uuid_, instance.id})) instance.activity = news->activity;

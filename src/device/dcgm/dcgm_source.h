@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "device/dcgm/dcgm_reader.h"
 #include "device/telemetry_source.h"
@@ -37,16 +38,19 @@ class DcgmSource final : public TelemetrySource {
   bool works(Instant now) const;
   void need(Instant now, std::optional<Instant>& before);
   Tenancy filled(Tenancy tenancy);
+  bool note_instances(const Tenancy& tenancy);
 
   std::unique_ptr<TelemetrySource> inner_;
   std::shared_ptr<DcgmReader> reader_;
-  const std::string& uuid_;           // of inner_
-  std::optional<Instant> worked_;     // when a reading had work last
-  bool mig_ = false;                  // a survey showed instances
-  std::optional<Instant> requested_;  // when a reading with activity was requested last
-  std::optional<Instant> surveyed_;   // ... and the tenancy with instances
-  std::optional<Instant> pressing_;   // when one came first, or soon after another, last
-  std::optional<Instant> given_;      // the time of the activity that was given last
+  const std::string& uuid_;             // of inner_
+  std::optional<Instant> worked_;       // when a reading had work last
+  bool mig_ = false;                    // a survey showed instances
+  std::optional<Instant> requested_;    // when a reading with activity was requested last
+  std::optional<Instant> surveyed_;     // ... and the tenancy with instances
+  std::optional<Instant> pressing_;     // when one came first, or soon after another, last
+  std::optional<Instant> given_;        // the time of the activity that was given last
+  std::vector<std::string> instances_;  // of the last survey
+  int partition_ = 0;                   // how often they have changed
 };
 
 }  // namespace derate

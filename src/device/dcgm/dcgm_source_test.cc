@@ -32,6 +32,7 @@ class Inner final : public TelemetrySource {
     for (const int id : {1, 2}) {
       GpuInstance instance;
       instance.id = id;
+      instance.profile = profile;
       out.instances.push_back(instance);
     }
     return out;
@@ -39,6 +40,7 @@ class Inner final : public TelemetrySource {
 
   Sample next;
   std::vector<GpuProcess> running;
+  std::string profile = "1g.10gb";
 
  private:
   const Clock& clock_;
@@ -188,6 +190,8 @@ TEST(DcgmSource, MigInstancesHaveTheirOwn) {
   ASSERT_TRUE(seen.instances[0].activity.sm);
   EXPECT_NEAR(seen.instances[0].activity.sm->value(), 0.35, 0.02);
   EXPECT_EQ(seen.instances[1].activity, Activity{});
+  bench.inner->profile = "2g.20gb";
+  EXPECT_EQ(bench.source->tenancy()->instances[0].activity, Activity{});
 }
 
 }  // namespace

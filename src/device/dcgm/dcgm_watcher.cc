@@ -117,6 +117,15 @@ void DcgmWatcher::forget(const std::string& uuid) {
   watches_.erase(uuid);
 }
 
+// An instance's number may be another instance's now.
+void DcgmWatcher::forget_instances(const std::string& uuid) {
+  const auto of_instance = [&](const auto& each) {
+    return each.first.first == uuid && each.first.second;
+  };
+  std::erase_if(state_.news, of_instance);
+  std::erase_if(seen_, of_instance);
+}
+
 Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
   for (auto at = watches_.begin(); at != watches_.end();) {
     const auto need = needs.find(at->first);
@@ -129,13 +138,14 @@ Result<void> DcgmWatcher::keep_watches(const DcgmNeeds& needs, Instant now) {
     leave(uuid);
   }
   for (const auto& [uuid, need] : needs)
-    if (need.until > now) TRY(keep_watch(uuid, need.period, now));
+    if (need.until > now) TRY(keep_watch(uuid, need, now));
   return {};
 }
 
 // Returns an error only if the connection is lost: the other GPUs go on without one that cannot be
 // watched.
-Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, Instant now) {
+Result<void> DcgmWatcher::keep_watch(const std::string& uuid, const DcgmNeed& need, Instant now) {
+  const Duration period = need.period;
   const auto before = watches_.find(uuid);
   const bool shared_long = use_ == DcgmUse::shared && before != watches_.end() &&
                            before->second.works && now - before->second.begun > kSharedFor;
@@ -144,12 +154,18 @@ Result<void> DcgmWatcher::keep_watch(const std::string& uuid, Duration period, I
     others_[uuid].first = others_[uuid].own_until;  // the first value after that is another's
   }
   GpuWatch& watch = watches_[uuid];
+  if (watch.works && watch.partition != need.partition) {
+    forget_instances(uuid);
+    watch.renew_at = now;
+  }
+  watch.partition = need.partition;
   if (now < watch.renew_at && (watch.period == period || !watch.works)) return {};
   const auto begun = begin_watch(uuid, period, watch.works);
   const bool continued = watch.works && watch.period == period;
   if (watch.works && !begun.ok()) note_own(uuid);
   watch = {.period = period,
            .renew_at = now + kRenewEvery,
+           .partition = need.partition,
            .works = begun.ok(),
            .renewed = continued ? watch.renewed : now,
            .begun = watch.works ? watch.begun : now};

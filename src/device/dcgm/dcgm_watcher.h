@@ -33,6 +33,7 @@ enum class DcgmUse : std::uint8_t {
 struct DcgmNeed {
   Duration period{};
   Instant until{};
+  int partition = 0;  // another number: the GPU has other MIG instances than before
 };
 using DcgmNeeds = std::map<std::string, DcgmNeed>;  // by UUID
 
@@ -74,6 +75,7 @@ class DcgmWatcher {
   struct GpuWatch {
     Duration period{};
     Instant renew_at{};  // watched again then: instances come and go
+    int partition = 0;
     bool works = false;
     Instant renewed{};  // when a new value came last, or when it was begun
     Instant begun{};    // with whatever period
@@ -90,7 +92,8 @@ class DcgmWatcher {
   void leave(const std::string& uuid);
   void note_own(const std::string& uuid);
   Result<void> keep_watches(const DcgmNeeds& needs, Instant now);
-  Result<void> keep_watch(const std::string& uuid, Duration period, Instant now);
+  Result<void> keep_watch(const std::string& uuid, const DcgmNeed& need, Instant now);
+  void forget_instances(const std::string& uuid);
   Result<void> begin_watch(const std::string& uuid, Duration period, bool works);
   Result<bool> may_measure(const std::string& uuid);
   void note(const DcgmReading& reading);

@@ -345,6 +345,21 @@ TEST(DcgmWatcher, MigInstancesAreMeasuredAndFoundWhenTheyCome) {
   EXPECT_FALSE(bench.news("GPU-a", 2));
 }
 
+TEST(DcgmWatcher, AfterAPartitionNoInstanceHasTheActivityOfTheOneBefore) {
+  WatcherBench bench;
+  bench.engine.gpus[0].instances = {1, 2};
+  bench.need("GPU-a");
+  bench.run(2s);
+  ASSERT_TRUE(bench.news("GPU-a", 1) && bench.news("GPU-a", 2));
+  bench.engine.gpus[0].instances = {2, 3};
+  bench.needs["GPU-a"].partition = 1;
+  bench.watcher.look(bench.needs);
+  EXPECT_FALSE(bench.news("GPU-a", 1));
+  EXPECT_TRUE(bench.news("GPU-a"));
+  bench.run(1s);
+  EXPECT_TRUE(bench.news("GPU-a", 2) && bench.news("GPU-a", 3));
+}
+
 TEST(DcgmWatcher, AUuidThatTwoGpusHaveNamesNeither) {
   WatcherBench bench;
   bench.engine.gpus[1].uuid = "GPU-a";
