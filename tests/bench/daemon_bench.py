@@ -4,6 +4,7 @@ late its rounds begin while one GPU's calls hang, and how long restoring takes. 
 it prints and judges nothing.
 
     daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S] [--driver-cpu] [--work]
+    daemon_bench.py BUILD_DIR --dcgm [--seconds N]    with activity from a host engine, and without
 """
 import argparse
 import json
@@ -34,6 +35,16 @@ class House:
         self.processes = []
         self.start("derate", "sim", "serve", "--chip", chip, "--gpus", str(GPUS))
         self.wait(lambda: self.derate("sim", "show", "--json").returncode == 0)
+
+    def use_dcgm(self, use):
+        engine = Path(self.env["DERATE_SIM"], "hostengine")
+        config = Path(self.env["DERATE_CONFIG"])
+        text = config.read_text("utf-8").partition("[dcgm]")[0]
+        config.write_text(f'{text}[dcgm]\nuse = "{use}"\naddress = "unix:{engine}"\n', "utf-8")
+        if use == "on":
+            self.env["DERATE_DCGM_LIBRARY"] = f"{self.build}/fakedcgm/4/libdcgm.so.4"
+            self.start("derate", "sim", "dcgm")
+            self.wait(engine.exists)
 
     def start(self, program, *arguments):
         process = subprocess.Popen([f"{self.build}/{program}", *arguments], env=self.env,
@@ -109,7 +120,11 @@ def main():
                         help="the stand-in's calls take the CPU time of an H200's driver")
     parser.add_argument("--work", action="store_true",
                         help="a job on each GPU, which assure governs; else all are idle")
+    parser.add_argument("--dcgm", action="store_true",
+                        help="on A100s at work: what activity from a DCGM host engine costs")
     options = parser.parse_args()
+    if options.dcgm:
+        options.chip, options.work = "A100-SXM4", True
     with tempfile.TemporaryDirectory() as folder:
         house = House(options.build.resolve(), folder, options.chip,
                       options.driver_cpu, "assure" if options.work else "geepafs")
@@ -117,9 +132,30 @@ def main():
             if options.work:
                 for gpu in range(GPUS):
                     house.start("derate", "sim", "job", "-i", str(gpu))
-            measure(house, options)
+            if options.dcgm:
+                measure_dcgm(house, options)
+            else:
+                measure(house, options)
         finally:
             house.end()
+
+
+def measure_dcgm(house, options):
+    """The same daemon without a host engine and with one, one after the other."""
+    for use in ("off", "on"):
+        house.use_dcgm(use)
+        daemon = house.start("derated")
+        house.wait(lambda: house.scrape() > 0)
+        time.sleep(options.seconds / 2)  # the policies have learned by then
+        pids = family(daemon.pid)
+        before, start = cpu_seconds(pids), time.monotonic()
+        time.sleep(options.seconds)
+        spent, took = cpu_seconds(pids) - before, time.monotonic() - start
+        loop = house.loop()
+        print(f"{GPUS} x {options.chip} at work, assure, DCGM {use:3}: {100 * spent / took:.2f} % "
+              f"of one core, rounds late by {1e3 * loop['late_p99_seconds']:.2f} ms (p99)")
+        daemon.terminate()
+        daemon.wait()
 
 
 def measure(house, options):

@@ -36,6 +36,9 @@ Return code() {
   return byte < 224 ? Return::ok : static_cast<Return>(-(byte - 223));
 }
 
+// More would show little more of the code, and take as much longer.
+constexpr int kMostLooks = 12;
+
 constexpr const char* kUuids[] = {"GPU-a", "GPU-b"};
 constexpr std::size_t kUuidSize = 6;  // with its end
 
@@ -44,7 +47,6 @@ void draw_value(const dcgm::Entity& entity, dcgm::FieldId field, std::int64_t no
                 dcgm::FieldValue& out) {
   std::uint8_t kind = 0, at = 0, byte = 0;
   draw(kind);
-  out = {};
   out.kind = entity.kind;
   out.entity = entity.id;
   out.field = field;
@@ -179,7 +181,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DcgmWatcher watcher(use % 2 == 0 ? DcgmUse::all : DcgmUse::shared, connect_fuzzed, clock);
   DcgmNeeds needs;
   for (const char* uuid : kUuids) needs[uuid] = {kDcgmQuickPeriod, Instant::max()};
-  for (int look = 0; look < 50 && !rest().empty(); ++look) {
+  for (int look = 0; look < kMostLooks && !rest().empty(); ++look) {
     const auto wall = clock.wall_now().time_since_epoch();
     engine_time() = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
     const Instant next = watcher.look(needs);
