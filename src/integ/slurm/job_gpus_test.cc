@@ -72,7 +72,7 @@ std::vector<int> shuffled(int count) {
   return out;
 }
 
-// Whatever the orders of NVML, device files, the bus and the node's list: the GPU that a job's
+// In any order of NVML, device files, the bus and the node's list: the GPU that a job's
 // program gets, or a refusal.
 RC_GTEST_PROP(JobGpus, AreTheRightOnesOrRefused, ()) {
   const int count = *rc::gen::inRange(1, 9);

@@ -35,7 +35,7 @@ Result<std::int64_t> number(const Environment& environment, const char* variable
   return *value;
 }
 
-// A name that Slurm or its administrator has made. Who writes it into JSON or CSV quotes it there.
+// A name that Slurm or its administrator has made. JSON and CSV need it quoted.
 Result<std::string> name(const Environment& environment, const char* variable) {
   const std::string text = environment(variable).value_or("");
   const bool prints =

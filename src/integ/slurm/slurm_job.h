@@ -15,7 +15,7 @@
 
 namespace derate {
 
-// What the user requested with --derate, --derate-policy and --derate-job.
+// The user's --derate, --derate-policy and --derate-job.
 struct SlurmWish {
   std::optional<bool> governed;   // empty: no word of it, the node's configuration decides
   std::optional<Fraction> delta;  // the most performance that the job may lose
