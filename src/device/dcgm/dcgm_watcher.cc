@@ -28,7 +28,7 @@ constexpr Duration kLookAtLeast = 20ms;
 constexpr Duration kSilentAfter = 3s;
 // Means of counts of cycles differ. If more new values than these are the same to the last bit, the
 // counters stand still (assumed).
-constexpr int kMostRepeats = 4;
+constexpr int kMostRepeats = 2;
 
 // A shared GPU is left now and then, to see whether another program still has it measured. How long
 // that takes is the other's period: dcgm-exporter's default is 30 s.
@@ -209,12 +209,15 @@ void DcgmWatcher::note(const DcgmReading& reading) {
   Seen& seen = seen_[part];
   if (seen.time == reading.time) return;
   const bool same = seen.activity == reading.activity && moves(reading.activity);
-  seen = {reading.time, reading.activity, same ? seen.repeats + 1 : 0};
   GpuWatch& watch = watches_[reading.uuid];
   const Duration period = watch.period;
+  // The first value after a gap, as of an engine that was stopped, is the mean over all of the gap.
+  const bool after_gap = seen.time != WallTime{} && reading.time - seen.time > 2 * period;
+  seen = {reading.time, reading.activity, same ? seen.repeats + 1 : 0};
   const Duration age = clock_.wall_now() - reading.time;
   if (age > 2 * period || age < -period) return;
   watch.renewed = clock_.now();
+  if (after_gap) return;
   const bool whole = !reading.gpu_instance;
   if (seen.repeats > kMostRepeats) {
     if (whole) state_.gpu_problems[reading.uuid] = "the host engine's values stand still";

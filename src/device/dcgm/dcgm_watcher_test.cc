@@ -345,6 +345,23 @@ TEST(DcgmWatcher, MigInstancesAreMeasuredAndFoundWhenTheyCome) {
   EXPECT_FALSE(bench.news("GPU-a", 2));
 }
 
+// Its counters went on meanwhile: the next value is the mean over all of that time.
+TEST(DcgmWatcher, TheFirstValueAfterAGapIsNotUsed) {
+  WatcherBench bench;
+  bench.need("GPU-a");
+  bench.run(2s);
+  ASSERT_TRUE(bench.news("GPU-a"));
+  bench.engine.faults.stopped = true;
+  bench.run(2s);
+  EXPECT_FALSE(bench.news("GPU-a"));
+  bench.engine.faults.stopped = false;
+  const Instant begin = bench.clock.now();
+  bench.run(2s, [&] {
+    EXPECT_TRUE(!bench.news("GPU-a") || bench.clock.now() - begin >= kDcgmQuickPeriod);
+  });
+  EXPECT_TRUE(bench.news("GPU-a"));
+}
+
 TEST(DcgmWatcher, AfterAPartitionNoInstanceHasTheActivityOfTheOneBefore) {
   WatcherBench bench;
   bench.engine.gpus[0].instances = {1, 2};

@@ -43,6 +43,7 @@ class TestDcgm {
     bool zeros = false, frozen = false, shuffled = false, unterminated = false;
     bool no_module = false;
     bool keeps_values = false;  // also of GPUs that nobody has measured any more
+    bool stopped = false;       // it stores no new values
     int names_taken = 0;        // the next names that another client has
     int watches_failed = 0;     // the next watches that fail for no reason of the GPU's
     Duration late{};            // how old each new value is
@@ -279,6 +280,10 @@ class TestDcgm {
       if (kept == kept_.end()) out.status = static_cast<int>(Return::not_watched);
       return;
     }
+    if (const auto last = last_.find({entity, field}); faults.stopped && last != last_.end()) {
+      out = last->second;
+      return;
+    }
     const Duration since = clock_.wall_now().time_since_epoch();
     const auto number = since / period;
     const auto time = number * period - faults.late;
@@ -288,6 +293,7 @@ class TestDcgm {
                      : faults.zeros ? 0
                                     : gpu->busy + wobble + (whole ? 0 : 0.1);
     if (faults.keeps_values) kept_[{entity, field}] = out;
+    last_[{entity, field}] = out;
   }
 
   const Clock& clock_;
@@ -298,7 +304,7 @@ class TestDcgm {
   std::set<std::string> names_;
   std::uintptr_t next_group_ = 0;
   std::map<dcgm::Group, unsigned int> groups_;
-  std::map<std::pair<dcgm::Entity, dcgm::FieldId>, dcgm::FieldValue> kept_;
+  std::map<std::pair<dcgm::Entity, dcgm::FieldId>, dcgm::FieldValue> kept_, last_;
 };
 
 }  // namespace derate
