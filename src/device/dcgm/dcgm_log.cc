@@ -41,6 +41,8 @@ void DcgmLog::note(const DcgmState& state, Instant now) {
     if (!part.second)
       works(gpus_[part.first], "DCGM: the host engine measures the GPU's activity",
             {{"gpu", part.first}});
+  for (auto& [uuid, seen] : gpus_)
+    if (!state.gpu_problems.contains(uuid)) seen.fails_since.reset();
   for (const auto& [uuid, problem] : state.gpu_problems)
     fails(gpus_[uuid], now, "DCGM: no activity: " + problem, {{"gpu", uuid}});
 }

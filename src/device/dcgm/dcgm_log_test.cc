@@ -75,6 +75,11 @@ TEST(DcgmLog, ShortFailuresAndIdleGpusAreNotLogged) {
     bench.pass(measured(), 1s);
   }
   EXPECT_EQ(bench.lines, Lines{});
+  for (int i = 0; i < 10; ++i) {  // idle between two failures
+    bench.pass(paused(), 5s);
+    bench.pass(idle, 1min);
+  }
+  EXPECT_EQ(bench.lines, Lines{});
 }
 
 TEST(DcgmLog, AMachineWithoutASharedEngineHasNoWarning) {

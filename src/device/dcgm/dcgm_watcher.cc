@@ -212,8 +212,10 @@ void DcgmWatcher::note(const DcgmReading& reading) {
   GpuWatch& watch = watches_[reading.uuid];
   const Duration period = watch.period;
   // The first value after a gap, as of an engine that was stopped, is the mean over all of the gap.
-  const bool after_gap = seen.time != WallTime{} && reading.time - seen.time > 2 * period;
-  seen = {reading.time, reading.activity, same ? seen.repeats + 1 : 0};
+  // An engine that is always slower than requested has no gaps.
+  const Duration gap = seen.time != WallTime{} ? reading.time - seen.time : Duration{};
+  const bool after_gap = gap > 2 * std::max(period, seen.gap);
+  seen = {reading.time, reading.activity, same ? seen.repeats + 1 : 0, gap};
   const Duration age = clock_.wall_now() - reading.time;
   if (age > 2 * period || age < -period) return;
   watch.renewed = clock_.now();

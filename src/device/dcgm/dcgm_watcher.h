@@ -85,6 +85,7 @@ class DcgmWatcher {
     WallTime time{};
     Activity activity;
     int repeats = 0;  // how often new values were the same to the last bit
+    Duration gap{};   // between the last two values
   };
   void connect(Instant now);
   void lose(Instant now, const Error& error);

@@ -362,6 +362,20 @@ TEST(DcgmWatcher, TheFirstValueAfterAGapIsNotUsed) {
   EXPECT_TRUE(bench.news("GPU-a"));
 }
 
+TEST(DcgmWatcher, ValuesOfAnEngineThatIsSlowerThanRequestedAreUsed) {
+  WatcherBench bench;
+  bench.engine.faults.slowest = 350ms;
+  bench.need("GPU-a");
+  bench.run(2s);
+  Duration with{};
+  Instant last = bench.clock.now();
+  bench.run(10s, [&] {
+    if (bench.news("GPU-a")) with += bench.clock.now() - last;
+    last = bench.clock.now();
+  });
+  EXPECT_GT(with, 3s);
+}
+
 TEST(DcgmWatcher, AfterAPartitionNoInstanceHasTheActivityOfTheOneBefore) {
   WatcherBench bench;
   bench.engine.gpus[0].instances = {1, 2};

@@ -47,6 +47,7 @@ class TestDcgm {
     int names_taken = 0;        // the next names that another client has
     int watches_failed = 0;     // the next watches that fail for no reason of the GPU's
     Duration late{};            // how old each new value is
+    Duration slowest{};         // it measures no more often than each
   };
 
   void change(const std::function<void(TestDcgm&)>& what) {
@@ -273,7 +274,8 @@ class TestDcgm {
       return;
     }
     out.type = dcgm::kDouble;
-    const Duration period = period_of(id);
+    Duration period = period_of(id);
+    if (period != Duration{}) period = std::max(period, faults.slowest);
     if (period == Duration{}) {
       const auto kept = kept_.find({entity, field});
       if (kept != kept_.end()) out = kept->second;
