@@ -253,17 +253,19 @@ class SeldomCounter {
       : every_(survey_counter_every(
             from_seconds(seconds(h200_cost(DriverCall::energy)) * driver_cost), true)) {}
   void pace(Sample& board) {
-    if (last_ && board.time - last_->second < every_) {
-      board.energy = last_->first;
-      board.read_apart.push_back({Field::energy, last_->second, "sim"});
+    if (last_ && board.time - read_at_ < every_) {
+      board.energy = *last_;
+      board.read_apart.push_back({Field::energy, read_at_, "sim"});
     } else if (board.energy) {
-      last_ = {*board.energy, board.time};
+      last_ = *board.energy;
+      read_at_ = board.time;
     }
   }
 
  private:
   Duration every_;
-  std::optional<std::pair<Joules, Instant>> last_;
+  std::optional<Joules> last_;
+  Instant read_at_{};  // of `last_`
 };
 
 }  // namespace
