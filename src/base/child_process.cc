@@ -156,6 +156,8 @@ std::optional<int> Child::poll() {
 
 void Child::forward(int signal) const { ::kill(group_ ? -pid_ : pid_, signal); }
 
+void Child::kill_and_leave() const { forward(SIGKILL); }
+
 void Child::end(Clock& clock, Duration patience) {
   const Instant last = clock.now() + patience;
   forward(SIGTERM);

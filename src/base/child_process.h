@@ -48,6 +48,8 @@ class Child {
   void forward(int signal) const;
   // Sends SIGTERM, and SIGKILL when it has not ended by then; leaves nothing to wait for.
   void end(Clock& clock, Duration patience);
+  // Kills it without waiting: one that hangs in the kernel stays until that is over.
+  void kill_and_leave() const;
   pid_t pid() const { return pid_; }
 
  private:
