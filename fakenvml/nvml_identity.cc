@@ -23,7 +23,7 @@ Return give_name(const char* function, Device device, char* out, uint size, F te
 }
 
 unsigned int pci_device_id(const GpuIdentity& identity) {
-  return identity.pci_device_id << 16 | kNvidiaVendor;
+  return identity.numbers.pci_device_id << 16 | kNvidiaVendor;
 }
 
 // The old call writes less than the struct of its prototype holds today.
@@ -91,7 +91,7 @@ Return nvmlDeviceGetPciInfo_v3(Device device, nvml::PciInfo* out) {
 }
 
 GIVES(nvmlDeviceGetIndex, uint, call.gpu)
-GIVES(nvmlDeviceGetMinorNumber, uint, call.gpu)
+GIVES(nvmlDeviceGetMinorNumber, uint, call.identity().numbers.minor)
 GIVES(nvmlDeviceGetBoardId, uint, (kFirstBus + call.gpu) << 8)
 
 Return nvmlDeviceGetBrand(Device device, uint* out) {

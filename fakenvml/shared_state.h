@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 5;
+inline constexpr std::uint32_t kStateVersion = 6;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -94,6 +94,11 @@ struct DriverAnswers {
   std::uint32_t energy_counter;
 };
 
+struct DeviceNumbers {
+  std::uint32_t pci_device_id;
+  std::uint32_t minor;  // N of /dev/nvidiaN
+};
+
 // What never changes while the server runs.
 struct GpuIdentity {
   char chip[32];
@@ -111,7 +116,7 @@ struct GpuIdentity {
   std::uint32_t has_instant_power, has_average_power, has_activity, has_mig;
   std::uint32_t utilisation_period_us;
   std::uint32_t compute_major, compute_minor, cores, memory_bus_bits, pcie_generation;
-  std::uint32_t pci_device_id;
+  DeviceNumbers numbers;
   std::uint64_t memory_bytes;
   std::uint32_t profile_count;
   ProfileFacts profiles[kProfilesMax];

@@ -91,6 +91,8 @@ SimMachine::SimMachine(const MachineOptions& options, State& state)
   for (std::size_t i = 0; i < options.chips.size(); ++i) {
     gpus_.push_back(std::make_unique<Gpu>(*options.chips[i], static_cast<int>(i), options));
     state_.identity[i] = gpus_[i]->identity();
+    state_.identity[i].numbers.minor =
+        i < options.minors.size() ? options.minors[i] : static_cast<std::uint32_t>(i);
   }
   state_.magic = kStateMagic;
   state_.version = kStateVersion;

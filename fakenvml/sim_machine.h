@@ -24,6 +24,7 @@ struct MachineOptions {
   std::uint64_t epoch_us = 0;  // the time of day at the simulation's zero
   uid_t owner = 0;
   std::optional<std::string> mig;  // MIG mode with these instances (make_instances()), which fit
+  std::vector<std::uint32_t> minors = {};  // N of /dev/nvidiaN, one a GPU; empty: its index
 };
 
 // Who asks. The server has it from the kernel.

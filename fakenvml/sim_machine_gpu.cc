@@ -153,7 +153,7 @@ GpuIdentity SimMachine::Gpu::identity() const {
   out.cores = board.cores;
   out.memory_bus_bits = board.memory_bus_bits;
   out.pcie_generation = board.pcie_generation;
-  out.pci_device_id = board.pci_device_id;
+  out.numbers.pci_device_id = board.pci_device_id;
   out.memory_bytes = std::uint64_t{board.memory_mib} << 20;
   describe_profiles(chip, out);
   return out;

@@ -90,7 +90,8 @@ Result<void> SimServer::open_state() {
                      .seed = options_.seed,
                      .epoch_us = static_cast<std::uint64_t>(epoch.count()),
                      .owner = ::geteuid(),
-                     .mig = options_.mig},
+                     .mig = options_.mig,
+                     .minors = options_.minors},
       *state_);
   if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(path);
   return {};

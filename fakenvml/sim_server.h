@@ -18,8 +18,9 @@ struct ServerOptions {
   std::string directory;
   std::vector<const SimChip*> chips;  // one a GPU
   std::uint64_t seed = 1;
-  std::optional<std::string> mig;  // as MachineOptions has it
-  double speed = 1;                // simulated seconds a second of the clock
+  std::optional<std::string> mig;          // as MachineOptions has it
+  double speed = 1;                        // simulated seconds a second of the clock
+  std::vector<std::uint32_t> minors = {};  // as MachineOptions has them
 };
 
 class SimServer {

@@ -95,6 +95,10 @@ Result<int> run_verb(const SimServeOptions& options) {
   server_options.chips = chips;
   server_options.seed = static_cast<std::uint64_t>(options.seed);
   server_options.speed = options.speed;
+  server_options.minors = options.minors;
+  if (!options.minors.empty() && options.minors.size() != chips.size())
+    return Error{Errc::invalid_argument, fmt::format("--minors: {} numbers for {} GPUs",
+                                                     options.minors.size(), chips.size())};
   if (!options.mig.empty()) server_options.mig = options.mig == "none" ? "" : options.mig;
   const auto server = TRY(fakenvml::SimServer::create(server_options, clock));
   if (options.json)
