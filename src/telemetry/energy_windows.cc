@@ -186,13 +186,15 @@ std::optional<WindowEnergy> EnergyWindows::take(WindowId id, Wait wait) {
   return out;
 }
 
-std::vector<WindowEnergy> EnergyWindows::open(Owner owner, Instant now) {
+std::vector<WindowEnergy> EnergyWindows::open(Owner owner, Instant now) const {
   std::vector<WindowEnergy> out;
   for (auto at = open_.lower_bound({owner, ""}); at != open_.end() && at->first.first == owner;
        ++at) {
     Window window = at->second;
     window.end = std::max(now, window.begin);
-    for (WindowGpu& member : window.gpus) member.end = gpus_[member.gpu].mark(window.end);
+    // Of a copy: a look must not make the odometer refuse samples that are still to come.
+    for (WindowGpu& member : window.gpus)
+      member.end = EnergyOdometer(gpus_[member.gpu]).mark(window.end);
     out.push_back(energy_of(window));
   }
   return out;

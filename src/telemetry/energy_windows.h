@@ -88,8 +88,8 @@ class EnergyWindows {
   // Of an ended window that was not taken yet.
   std::vector<std::size_t> gpus_of(WindowId id) const;
 
-  // Open ones as they stand at `now`.
-  std::vector<WindowEnergy> open(Owner owner, Instant now);
+  // Open ones as they stand at `now`, or at the newest sample where that is later.
+  std::vector<WindowEnergy> open(Owner owner, Instant now) const;
   std::size_t size() const { return open_.size() + ended_.size(); }
 
  private:
