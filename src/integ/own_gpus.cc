@@ -41,18 +41,8 @@ Result<OwnGpus> named_to_cuda(std::string value, Error no_driver) {
   return out;
 }
 
-// The node's numbers are those of device files, equal in every view. Empty: some are missing here.
-std::vector<std::string> by_device_files(const std::vector<int>& wanted, const SeenGpus& seen) {
-  std::vector<std::string> out;
-  for (const int number : wanted) {
-    const auto at = std::find_if(seen.gpus.begin(), seen.gpus.end(),
-                                 [&](const SeenGpu& gpu) { return gpu.minor == number; });
-    if (at == seen.gpus.end()) return {};
-    out.push_back(at->id.uuid);
-  }
-  return out;
-}
-
+// The numbers are places in slurmd's list of GPUs, which a job cannot read
+// (integ/slurm/job_gpus.h). A job that sees no more GPUs than it has sees its own.
 Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const SeenGpus& seen) {
   OwnGpus out{{}, variable, std::move(value)};
   const auto wrong = [&](const std::string& why) {
@@ -69,16 +59,15 @@ Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const Se
   for (const GpuName& name : list->names)
     if (std::find(wanted.begin(), wanted.end(), name.number) == wanted.end())
       wanted.push_back(name.number);
-  out.uuids = by_device_files(wanted, seen);
-  if (!out.uuids.empty()) return out;
   if (!seen.silent.empty())
+    return wrong(fmt::format("{} of the GPUs {} not answer with a UUID of {} own",
+                             seen.silent.size(), seen.silent.size() == 1 ? "does" : "do",
+                             seen.silent.size() == 1 ? "its" : "their"));
+  if (seen.gpus.size() > wanted.size())
     return wrong(
-        fmt::format("not all of these GPUs of the node are known here, and {} of the GPUs "
-                    "{} not answer with a UUID of {} own",
-                    seen.silent.size(), seen.silent.size() == 1 ? "does" : "do",
-                    seen.silent.size() == 1 ? "its" : "their"));
-  // If a job sees no more GPUs than it has, it sees its own.
-  if (seen.gpus.size() > wanted.size()) return wrong("not all of these GPUs of the node are here");
+        fmt::format("these are places in slurmd's list of GPUs, and this process sees {} "
+                    "GPUs: which of them the job has is not known",
+                    seen.gpus.size()));
   for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);
   return out;
 }

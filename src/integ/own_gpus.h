@@ -25,9 +25,9 @@ struct OwnGpus {
 };
 
 // Uses CUDA_VISIBLE_DEVICES as the driver reads it (integ/cuda_visible.h), then SLURM_STEP_GPUS,
-// then SLURM_JOB_GPUS, whose numbers are those of the node's device files /dev/nvidiaN. If these
-// are not all here, all GPUs that this process sees are used, unless they outnumber these. Whole
-// UUIDs in CUDA_VISIBLE_DEVICES need no driver. An invalid CUDA_DEVICE_ORDER hides every GPU.
+// then SLURM_JOB_GPUS. Of these two only the count is used: if this process sees no more GPUs than
+// that, and all of them answer, it sees its own; else which they are is not known. Whole UUIDs in
+// CUDA_VISIBLE_DEVICES need no driver. An invalid CUDA_DEVICE_ORDER hides every GPU.
 // Empty: no variable is set; `see` is not called.
 // Errors: those of `see`; invalid_argument if the GPUs are not known.
 Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see,

@@ -64,16 +64,16 @@ TEST(OwnGpus, AViewHasItsOwnNumbers) {
   EXPECT_EQ(own(job, {{"SLURM_JOB_GPUS", "2"}}), "2");
   const SeenGpus three = seen_gpus({"H200", "H200", "H200"}, {1, 4, 6});
   EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "1,4,6"}}), "1 4 6");
-  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "4,6"}}), "4 6");
-  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "0"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "0-2"}}), "1 4 6");
+  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "4,6"}}), word_of(Errc::invalid_argument));
   EXPECT_EQ(own(three, {{"CUDA_VISIBLE_DEVICES", "0,2"}}), "1 6");
 }
 
 TEST(OwnGpus, SlurmIsAskedNextAndAStepBeforeItsJob) {
   const SeenGpus all = seen_gpus(kFour);
-  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0,2-3"}}), "0 2 3");
-  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0, 2"}}), "0 2");
-  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0,2-3"}, {"SLURM_STEP_GPUS", "3"}}), "3");
+  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0, 1-3"}}), "0 1 2 3");
+  const SeenGpus one = seen_gpus({"H200"}, {3});
+  EXPECT_EQ(own(one, {{"SLURM_JOB_GPUS", "x"}, {"SLURM_STEP_GPUS", "1"}}), "3");
   EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", ""}}), "-");
   for (const char* wrong : {"3-2", "0-99999999", "all", "gpu:2", "7"})
     EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", wrong}}), word_of(Errc::invalid_argument)) << wrong;
@@ -85,19 +85,17 @@ TEST(OwnGpus, AGpuThatDoesNotAnswerIsNotCountedAsAway) {
   SeenGpus hung = seen_gpus({"H200", "H200", "H200"});
   hung.silent = {3};
   EXPECT_EQ(own(hung, {{"SLURM_JOB_GPUS", "1,2,3"}}), word_of(Errc::invalid_argument));
-  EXPECT_EQ(own(hung, {{"SLURM_JOB_GPUS", "1,2"}}), "1 2");
+  EXPECT_EQ(own(hung, {{"SLURM_JOB_GPUS", "0-3"}}), word_of(Errc::invalid_argument));
   EXPECT_EQ(own(hung, {{"CUDA_VISIBLE_DEVICES", "1"}}), word_of(Errc::invalid_argument));
   EXPECT_EQ(own(hung, {{"CUDA_VISIBLE_DEVICES", seen_uuid(1)}}), "1");
 }
 
-// Device files come before the size of the view, as a container may number them anew.
-TEST(OwnGpus, SlurmsNumbersAreDeviceFilesElseTheWholeView) {
+// Slurm's numbers are places in slurmd's list, which follows neither NVML nor device files.
+TEST(OwnGpus, SlurmsNumbersSelectNoneOfAViewThatIsLarger) {
   EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4,6"}}), "1 4");
-  EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", "4"}}), "4");
-  SeenGpus without = seen_gpus(kFour);
-  for (SeenGpu& gpu : without.gpus) gpu.minor.reset();
-  EXPECT_EQ(own(without, {{"SLURM_JOB_GPUS", "2"}}), word_of(Errc::invalid_argument));
-  EXPECT_EQ(own(without, {{"SLURM_JOB_GPUS", "0-3"}}), "0 1 2 3");
+  for (const char* one : {"0", "1", "4"})
+    EXPECT_EQ(own(seen_gpus({"H200", "H200"}, {1, 4}), {{"SLURM_JOB_GPUS", one}}),
+              word_of(Errc::invalid_argument));
 }
 
 TEST(OwnGpus, WholeUuidsNeedNoDriver) {

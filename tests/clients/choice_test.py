@@ -86,7 +86,10 @@ class Choice(Machine):
         variables = {"DERATE_SIM_VIEW": ",".join(map(str, numbers))}
         if dice.random() < 0.2:
             job = sorted(dice.sample(numbers, dice.randint(1, len(numbers))))
-            variables[dice.choice(["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"])] = ",".join(map(str, job))
+            # They follow neither NVML nor device files (docs/slurm.md).
+            places = dice.sample(range(len(CHIPS)), len(job))
+            variables[dice.choice(["SLURM_JOB_GPUS", "SLURM_STEP_GPUS"])] = \
+                ",".join(map(str, places))
             return variables, [self.node[number]["uuid"] for number in job]
         order = dice.choice([None, None, "PCI_BUS_ID", "FASTEST_FIRST"])
         if order:
@@ -105,8 +108,11 @@ class Choice(Machine):
 
     def may_refuse(self, variables):
         """Whether a program may refuse: numbers select some GPUs of several kinds, in CUDA's own
-        order."""
+        order, or Slurm's places some of a larger view."""
         numbers = variables["DERATE_SIM_VIEW"].split(",")
+        for name in ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS"):
+            if name in variables:
+                return variables[name].count(",") + 1 < len(numbers)
         kinds = {self.node[int(number)]["name"] for number in numbers}
         return (len(kinds) > 1 and variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
                 and not variables.get("CUDA_VISIBLE_DEVICES", "GPU-").startswith("GPU-"))

@@ -177,16 +177,13 @@ def chosen(text, view):
 
 
 def of_slurm(text, view):
-    """Numbers are those of device files. If some of them are missing, and the process sees no more
-    GPUs than the variable has, these are the job's."""
+    """Numbers are places in slurmd's list. Where the process sees no more GPUs than the variable
+    has, these are the job's."""
     numbers = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         numbers |= set(range(int(first), int(last or first) + 1))
-    here = {gpu.number: gpu.uuid for gpu in view}
-    if numbers <= here.keys():
-        return exactly(here[number] for number in numbers)
-    return exactly(here.values()) if len(view) <= len(numbers) else REFUSED
+    return exactly(gpu.uuid for gpu in view) if len(view) <= len(numbers) else REFUSED
 
 
 def of_environment(variables, view):

@@ -176,14 +176,11 @@ def _slurm(name, value, seen):
         if ends is None:
             raise Unknown(f"{name}={value!r}: allowed are numbers and ranges")
         wanted.update(range(int(ends[1]), int(ends[2] or ends[1]) + 1))
-    out = [gpu["uuid"] for gpu in seen if gpu["minor"] in wanted]
-    if wanted and len(out) == len(wanted):
-        return out
     if seen.silent:
-        raise Unknown(f"{name}={value!r}: not all of these GPUs of the node are known here, and "
-                      + _silence(seen))
+        raise Unknown(f"{name}={value!r}: " + _silence(seen))
     if len(seen) > len(wanted):
-        raise Unknown(f"{name}={value!r}: not all of these GPUs of the node are here")
+        raise Unknown(f"{name}={value!r}: these are places in slurmd's list of GPUs, and this "
+                      f"process sees {len(seen)} GPUs: which of them the job has is not known")
     return [gpu["uuid"] for gpu in seen]
 
 
