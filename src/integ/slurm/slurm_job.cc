@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kMostName = 255, kMostList = 4096;
 // Slurm's NO_VAL is 0xfffffffe.
 constexpr std::int64_t kMostJob = 0xfffffffd;
+constexpr std::int64_t kMostNodes = 1 << 20;
 
 Error refused(const char* variable, std::string_view value, const std::string& allowed) {
   constexpr std::size_t kShown = 40;
@@ -92,7 +93,55 @@ Result<SlurmWish> wish_of(const Environment& environment) {
   return out;
 }
 
+// "[1-3,7]" of a name, and the number of names that it stands for; empty: it is none.
+std::optional<std::int64_t> count_in_brackets(std::string_view ranges) {
+  std::int64_t out = 0;
+  for (const std::string_view range : split(ranges, ',')) {
+    const std::size_t dash = range.find('-');
+    const auto first = parse_integer(range.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : parse_integer(range.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last > kMostNodes) return std::nullopt;
+    out += *last - *first + 1;
+  }
+  return out;
+}
+
+// Of one name with any number of brackets.
+std::optional<std::int64_t> count_of_name(std::string_view name) {
+  std::int64_t out = 1;
+  while (true) {
+    const std::size_t open = name.find('[');
+    if (open == std::string_view::npos)
+      return name.find(']') == std::string_view::npos ? std::optional(out) : std::nullopt;
+    const std::size_t close = name.find(']', open);
+    if (close == std::string_view::npos) return std::nullopt;
+    const auto names = count_in_brackets(name.substr(open + 1, close - open - 1));
+    if (!names || out * *names > kMostNodes) return std::nullopt;
+    out *= *names;
+    name = name.substr(close + 1);
+  }
+}
+
 }  // namespace
+
+std::optional<int> count_of_nodes(std::string_view list) {
+  std::int64_t out = 0;
+  std::size_t begin = 0;
+  bool inside = false;
+  if (list.empty() || list.size() > kMostList) return std::nullopt;
+  for (std::size_t at = 0; at <= list.size(); ++at) {
+    const char c = at < list.size() ? list[at] : ',';
+    if (c == '[') inside = true;
+    if (c == ']') inside = false;
+    if (c != ',' || (inside && at < list.size())) continue;
+    const auto names = at > begin ? count_of_name(list.substr(begin, at - begin)) : std::nullopt;
+    if (!names || out + *names > kMostNodes) return std::nullopt;
+    out += *names;
+    begin = at + 1;
+  }
+  return static_cast<int>(out);
+}
 
 Result<SlurmWish> parse_wish(const std::string& text) {
   if (text == "on" || text == "off") return SlurmWish{.governed = text == "on"};
@@ -100,6 +149,10 @@ Result<SlurmWish> parse_wish(const std::string& text) {
   if (!loss || !(*loss > 0 && *loss < 1))
     return refused("--derate", text, "on, off, or the most performance that may be lost, as 0.1");
   return SlurmWish{.governed = true, .delta = Fraction(*loss)};
+}
+
+Result<std::string> slurm_job_id(const Environment& environment) {
+  return std::to_string(TRY(number(environment, "SLURM_JOB_ID", kMostJob)));
 }
 
 Result<SlurmJob> slurm_job(const Environment& environment) {
@@ -113,9 +166,15 @@ Result<SlurmJob> slurm_job(const Environment& environment) {
   out.partition = TRY(name(environment, "SLURM_JOB_PARTITION"));
   out.cluster = TRY(name(environment, "SLURM_CLUSTER_NAME"));
   out.node = TRY(name(environment, "SLURMD_NODENAME"));
+  out.nodes = count_of_nodes(environment("SLURM_NODELIST").value_or("")).value_or(1);
+  if (environment("SLURM_JOB_RESTART_COUNT"))
+    out.restart = static_cast<int>(TRY(number(environment, "SLURM_JOB_RESTART_COUNT", 1 << 20)));
   out.gpus = TRY(gpu_places(environment, "SLURM_JOB_GPUS"));
-  out.wish = TRY(wish_of(environment));
-  out.sets_frequency = environment("SPANK_DERATE_GPU_FREQ").has_value();
+  // A user whose options are bad still has the GPUs.
+  if (auto wish = wish_of(environment); wish.ok())
+    out.wish = *std::move(wish);
+  else
+    out.bad_wish = wish.error().message;
   return out;
 }
 

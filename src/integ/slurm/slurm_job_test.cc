@@ -37,7 +37,6 @@ TEST(SlurmJob, IsTheEnvironmentOfAProlog) {
   EXPECT_EQ(job->gpus, (std::vector<int>{0, 2, 3}));
   EXPECT_EQ(job->array, "");
   EXPECT_EQ(job->wish, SlurmWish{});
-  EXPECT_FALSE(job->sets_frequency);
 }
 
 TEST(SlurmJob, HasTheWishesOfItsUserAndItsPlaceInAnArray) {
@@ -45,7 +44,6 @@ TEST(SlurmJob, HasTheWishesOfItsUserAndItsPlaceInAnArray) {
   all["SPANK_DERATE"] = "0.07";
   all["SPANK_DERATE_POLICY"] = "assure";
   all["SPANK_DERATE_JOB"] = "resnet";
-  all["SPANK_DERATE_GPU_FREQ"] = "low";
   all["SLURM_ARRAY_JOB_ID"] = "4700";
   all["SLURM_ARRAY_TASK_ID"] = "11";
   const auto job = slurm_job(of(all));
@@ -55,7 +53,6 @@ TEST(SlurmJob, HasTheWishesOfItsUserAndItsPlaceInAnArray) {
   EXPECT_EQ(job->wish.policy, "assure");
   EXPECT_EQ(job->wish.tuned_as, "resnet");
   EXPECT_EQ(job->array, "4700_11");
-  EXPECT_TRUE(job->sets_frequency);
 }
 
 TEST(SlurmJob, AJobWithoutGpusHasNone) {
@@ -73,8 +70,7 @@ TEST(SlurmJob, RefusesWhatSlurmDoesNotSet) {
       {"SLURM_JOB_PARTITION", {"a b", "\xff"}},
       {"SLURM_JOB_GPUS",
        {"all", "-1", "0,0", "1,0", "0-", "GPU-0", "65:00.0", "0-99999999999", "0;1", long_text}},
-      {"SPANK_DERATE", {"", "ON", "0", "1", "1.5", "-0.1", "nan", "inf", "0.1x", long_text}},
-      {"SPANK_DERATE_POLICY", {"a b", "$(id)", long_text}},
+      {"SLURM_JOB_RESTART_COUNT", {"", "-1", "x", long_text}},
   };
   for (const auto& [variable, values] : kBad)
     for (const std::string& value : values) {
@@ -87,6 +83,40 @@ TEST(SlurmJob, RefusesWhatSlurmDoesNotSet) {
     }
 }
 
+TEST(SlurmJob, BadOptionsOfTheUserAreIgnoredWithAReason) {
+  const std::string long_text(1 << 20, '1');
+  const std::vector<std::pair<const char*, std::vector<std::string>>> kBad = {
+      {"SPANK_DERATE", {"", "ON", "0", "1", "1.5", "-0.1", "nan", "inf", "0.1x", long_text}},
+      {"SPANK_DERATE_POLICY", {"a b", "$(id)", long_text}},
+      {"SPANK_DERATE_JOB", {"a\nb", long_text}},
+  };
+  for (const auto& [variable, values] : kBad)
+    for (const std::string& value : values) {
+      Variables all = usual();
+      all[variable] = value;
+      const auto job = slurm_job(of(all));
+      ASSERT_TRUE(job.ok()) << variable;
+      EXPECT_EQ(job->wish, SlurmWish{});
+      EXPECT_NE(job->bad_wish.find(variable), std::string::npos) << job->bad_wish;
+      EXPECT_LT(job->bad_wish.size(), 400u);
+    }
+}
+
+TEST(SlurmJob, CountsTheNodesOfAList) {
+  EXPECT_EQ(count_of_nodes("n1"), 1);
+  EXPECT_EQ(count_of_nodes("n[1-2]"), 2);
+  EXPECT_EQ(count_of_nodes("n[1-3,7],login"), 5);
+  EXPECT_EQ(count_of_nodes("rack[1-2]n[01-04]"), 8);
+  for (const char* const bad :
+       {"", ",", "n[", "n]", "n[]", "n[2-1]", "n[a]", "n1,", "n[1-99999999]", "a[1-9999]b[1-9999]"})
+    EXPECT_FALSE(count_of_nodes(bad)) << bad;
+  Variables all = usual();
+  all["SLURM_NODELIST"] = "n[1-4]";
+  all["SLURM_JOB_RESTART_COUNT"] = "2";
+  EXPECT_EQ(slurm_job(of(all))->nodes, 4);
+  EXPECT_EQ(slurm_job(of(all))->restart, 2);
+}
+
 // As a hostile user sets them, who has at most SPANK_* in hand: a job, or one readable line.
 RC_GTEST_PROP(SlurmJob, AnyBytesAreAJobOrALine,
               (const std::map<std::string, std::string>& values)) {
@@ -96,8 +126,8 @@ RC_GTEST_PROP(SlurmJob, AnyBytesAreAJobOrALine,
   std::size_t at = 0;
   for (const auto& [key, value] : values) all[kNames[at++ % std::size(kNames)]] = value;
   const auto job = slurm_job(of(all));
-  if (job.ok()) return;
-  for (const char c : job.error().message) RC_ASSERT(c >= ' ' && c < 0x7f);
+  const std::string said = job.ok() ? job->bad_wish : job.error().message;
+  for (const char c : said) RC_ASSERT(c >= ' ' && c < 0x7f);
 }
 
 }  // namespace
