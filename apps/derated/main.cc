@@ -28,6 +28,7 @@
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
 #include "integ/runtime_power.h"
+#include "integ/slurm/job_life.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/people.h"
 #include "service/transport/signals.h"
@@ -81,6 +82,13 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   };
   out.config = config_source(options.config);
   out.token_file = token_file();
+  out.allocations.file = run_directory() + "/allocations.json";
+  out.allocations.ended_file = job_file();
+  out.allocations.notes = ended_jobs_directory();
+  out.allocations.look = [](const SchedulerJob& job) {
+    const auto seen = look_at_slurm_job({job.id, job.uid, job.node}, "/sys/fs/cgroup", "/proc");
+    return JobLook{seen.lives, seen.suspended, seen.sets_clocks, seen.slurmd_runs};
+  };
   const PowerFiles files = power_files();
   out.bus_ids = nvidia_bus_ids(files);
   out.sleep.read = [files](const std::vector<std::string>& bus_ids, AskDriver ask) {

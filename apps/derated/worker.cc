@@ -43,6 +43,12 @@ HistoryService::Options history_options(const WorkerOptions& all) {
   return out;
 }
 
+AllocationService::Options allocation_options(const WorkerOptions& all) {
+  AllocationService::Options out = logging_to(all, all.allocations);
+  out.where = all.stores;
+  return out;
+}
+
 EventLog::Options event_options(const WorkerOptions& all, HistoryService& history) {
   EventLog::Options out = logging_to(all, all.events);
   out.keep = [&history](const Event& event) { history.take(event); };
@@ -119,6 +125,8 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
             .others = std::bind_front(&WorkloadTracker::others_work_on, &all.work_.tracker),
             .begun_by = std::bind_front(&WorkloadTracker::begun_by, &all.work_.tracker)},
            all.log_),
+      allocations(all.clock_, all.desk_.operators, all.desk_.clients, energy, all.fleet_,
+                  allocation_options(options)),
       forecasts(all.clock_, all.fleet_, all.desk_.clients),
       advice(all.clock_, all.fleet_, all.desk_.clients),
       attribution(all.clock_,
@@ -256,6 +264,7 @@ void Worker::round() {
   fleet_.set_work(work_.steps.with_steps(work_.tracker.update(work_gpus()), clock_.now(),
                                          work_.tracker, fleet_.gpus()));
   answers_.runs.step();
+  answers_.allocations.step();
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : records_.history.take_wanted())
     fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
@@ -311,6 +320,7 @@ bool Worker::is_waking() const {
 bool Worker::is_used(const ManagedGpu& gpu) const {
   if (gpu.open.source->capability().persistence_mode.value_or(true)) return true;
   if (gpu.tuned() || (gpu.assigned && gpu.assigned->origin == origins::run)) return true;
+  if (answers_.allocations.has(gpu.uuid())) return true;
   const Leftover& left = gpu.leftover;
   if (left.owed || left.look_again || !left.left_alone.empty() || !left.lost.empty()) return true;
   if (!gpu.last || !gpu.last->sample || gpu.last->sample->gpu_utilisation != Fraction(0))
@@ -320,7 +330,7 @@ bool Worker::is_used(const ManagedGpu& gpu) const {
 }
 
 std::vector<GpuSleep::Gpu> Worker::sleepy_gpus() {
-  const bool watched = answers_.energy.windows().size() > 0;
+  const bool watched = answers_.energy.requested() > 0;
   std::vector<GpuSleep::Gpu> out;
   for (const ManagedGpu& gpu : fleet_.gpus())
     out.push_back({.pci_bus_id = gpu.id().pci_bus_id, .in_use = watched || is_used(gpu)});
@@ -424,6 +434,7 @@ void Worker::take_settings() {
   sleep_.after(from_seconds(settings.observer.close_idle_after_s));
   answers_.tune.rules(tune_rules(settings));
   answers_.runs.rules(request_rules(origins::run, settings));
+  answers_.allocations.rules(request_rules(origins::job, settings), settings.scheduler);
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
   records_.history.rules(settings);
 }

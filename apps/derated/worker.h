@@ -33,6 +33,7 @@
 #include "service/records/history_service.h"
 #include "service/records/snapshot.h"
 #include "service/records/state_file.h"
+#include "service/scheduler/allocation_service.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
 #include "service/workloads/step_watch.h"
@@ -47,6 +48,7 @@ struct WorkerOptions {
   std::string tune_file = {};                       // of jobs that recur; empty: they are not kept
   WorkloadTracker::Options tracker = {};            // its log is the fleet's
   AttributionService::Options attribution = {};     // without a namer nothing is attributed
+  AllocationService::Options allocations = {};      // its log is the fleet's
   HistoryService::Options history = {};             // its log is the fleet's
   EventLog::Options events = {};                    // its log, too; the history keeps them
   ConfigSource config = {};                         // of the settings; empty: of no file
@@ -156,6 +158,7 @@ class Worker {
     EnergyService energy;
     TuneService tune;
     RunService runs;
+    AllocationService allocations;
     ForecastService forecasts;
     AdviceService advice;
     AttributionService attribution;

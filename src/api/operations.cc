@@ -209,6 +209,22 @@ void add_tokens(std::vector<Operation>& out) {
       .example = R"({"name": "grafana"})";
 }
 
+void add_allocations(std::vector<Operation>& out) {
+  const std::size_t hooks = out.size();
+  add<AllocationBegin, AllocationView>(
+      out, Role::operates, Changes::gpus,
+      "Begin the account of a scheduler's job, and have its GPUs governed as its user requested",
+      "slurm prolog", kOfGpus, 64 << 10);
+  add<AllocationEnd, AllocationView>(
+      out, Role::operates, Changes::gpus,
+      "End the account of a scheduler's job, and give its GPUs back to what governed them before",
+      "slurm epilog", kOfGpus);
+  keep_from_http(out, hooks);
+  add_reading<AllocationList, AllocationsAnswer>(
+      out, "Show which GPUs a scheduler's jobs have, and what they have used", "slurm jobs",
+      {Errc::not_found});
+}
+
 std::vector<Operation> make_operations() {
   std::vector<Operation> out;
   add_fleet(out);
@@ -219,6 +235,7 @@ std::vector<Operation> make_operations() {
   add_history(out);
   add_config(out);
   add_tokens(out);
+  add_allocations(out);
   return out;
 }
 

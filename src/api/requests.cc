@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/allocation_fields.h"
 #include "api/config_fields.h"
 #include "api/history_fields.h"
 #include "base/json_fields.h"
@@ -487,6 +488,8 @@ template struct AnswerEncoding<EventsAnswer>;
 template struct AnswerEncoding<WhyAnswer>;
 template struct AnswerEncoding<SettingsAnswer>;
 template struct AnswerEncoding<ConfigChangesAnswer>;
+template struct AnswerEncoding<AllocationView>;
+template struct AnswerEncoding<AllocationsAnswer>;
 template struct AnswerEncoding<TokenAnswer>;
 template struct AnswerEncoding<TokensAnswer>;
 

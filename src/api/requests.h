@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/allocation_requests.h"
 #include "api/config_requests.h"
 #include "api/history_requests.h"
 #include "base/field_info.h"
@@ -183,7 +184,7 @@ using AnyRequest =
                  AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow,
                  JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead,
                  SavingsRead, EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet, TokenCreate,
-                 TokenList, TokenRevoke>;
+                 TokenList, TokenRevoke, AllocationBegin, AllocationEnd, AllocationList>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);

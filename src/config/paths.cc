@@ -105,6 +105,8 @@ std::string model_file() { return state_directory() + "/models.db"; }
 std::string simulated_model_file() { return state_directory() + "/models-simulated.db"; }
 std::string tune_file() { return state_directory() + "/tune.db"; }
 std::string usage_file() { return state_directory() + "/usage.db"; }
+std::string job_file() { return state_directory() + "/jobs.db"; }
+std::string ended_jobs_directory() { return run_directory() + "/ended-jobs"; }
 std::string history_file() { return state_directory() + "/history.db"; }
 std::string token_file() { return state_directory() + "/tokens.json"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }

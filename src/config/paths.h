@@ -36,6 +36,10 @@ std::string simulated_model_file();
 std::string tune_file();
 // Who used how much energy.
 std::string usage_file();
+// Jobs of a scheduler, and the energy of their GPUs.
+std::string job_file();
+// Notes of epilogs that did not reach the daemon.
+std::string ended_jobs_directory();
 // What became of GPUs and tenants, second by second, and what happened.
 std::string history_file();
 // The tokens that the HTTP API believes.

@@ -36,6 +36,19 @@ struct DcgmSettings {
   bool parts = false;  // report the tenants' own power and energy under these names
 };
 
+// [run], for `derate run` and other clients.
+struct RunSettings {
+  std::string users = "derate";
+  std::string policies = "assure, max-freq";
+};
+
+// [scheduler], whose jobs may have their GPUs governed as their users request.
+struct SchedulerSettings {
+  std::string users = "everyone";
+  std::string accounts, partitions;
+  std::string policies = "assure, max-freq";
+};
+
 // How derated reads GPUs that it only observes.
 struct ObserverSettings {
   double every_s = 0.1;
@@ -62,8 +75,8 @@ struct Settings {
   double activity_every_s = 0.2;
   double processes_every_s = 1;
   double max_delta = 0.3;
-  std::string run_users = "derate";
-  std::string run_policies = "assure, max-freq";
+  RunSettings run;
+  SchedulerSettings scheduler;
   std::string tune_users = "root";
   double tune_lease_s = 60;
   bool attribute = true;
@@ -100,11 +113,30 @@ void visit_runs(auto& s, auto&& visit) {
   run("users", "",
       "who may have their own GPUs governed by derated while a command runs (`derate run`): root, "
       "everyone, or a group of /etc/group by name or number",
-      s.run_users);
+      s.run.users);
   run("policies", "",
       "the policies that they may choose from, comma-separated; none loses more than "
       "promise.max_delta, or than what governs the GPU already",
-      s.run_policies);
+      s.run.policies);
+}
+
+// The section [scheduler].
+void visit_scheduler(auto& s, auto&& visit) {
+  const Section scheduler{"scheduler", visit, Scope::service};
+  scheduler("users", "",
+            "whose jobs may request how their GPUs are governed (`sbatch --derate=0.1`): root, "
+            "everyone, or a group of /etc/group by name or number",
+            s.scheduler.users);
+  scheduler("accounts", "",
+            "the accounts whose jobs may, comma-separated; empty: all, also where the scheduler "
+            "reports none",
+            s.scheduler.accounts);
+  scheduler("partitions", "", "the partitions whose jobs may, comma-separated; empty: all",
+            s.scheduler.partitions);
+  scheduler("policies", "",
+            "the policies that they may choose from, comma-separated; none loses more than "
+            "promise.max_delta, or than what governs the GPU already",
+            s.scheduler.policies);
 }
 
 // The section [tune].
@@ -263,6 +295,7 @@ void visit_settings(auto& s, auto&& visit) {
   promise("max_delta", "", "work that asks for a promise of its own gets no more loss than that",
           s.max_delta, 0, 0.5);
   visit_runs(s, visit);
+  visit_scheduler(s, visit);
   visit_tuning(s, visit);
   visit_attribution(s, visit);
   visit_api(s, visit);

@@ -203,6 +203,7 @@ class House {
       return take_lease(folder + "/run", short_name(domain), "the worker");
     };
     options.attribution = attribution;
+    options.allocations = allocations;
     options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.tracker = tracker;
@@ -290,6 +291,7 @@ class House {
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none
+  AllocationService::Options allocations = {};   // kept nowhere
   ConfigSource config = {};                      // of no file
   GpuSleepOptions sleep = {};                    // without a reader: no GPU is left asleep
   std::vector<std::string> bus_ids = {};

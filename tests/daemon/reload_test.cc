@@ -248,11 +248,11 @@ std::vector<Row> service_rows() {
          by(s, "assure");
          s.jobs = {{"ours", "1000", "tr*", "batch", {}, "derate.toml:1:1"}};
        }},
-      {"run.users", [](auto& s) { s.run_users = "everyone"; },
+      {"run.users", [](auto& s) { s.run.users = "everyone"; },
        [](auto& scene) { return run_of(scene, "assure"); }},
-      {"run.policies", [](auto& s) { s.run_policies = "geepafs"; },
+      {"run.policies", [](auto& s) { s.run.policies = "geepafs"; },
        [](auto& scene) { return run_of(scene, "geepafs"); },
-       [](auto& s) { s.run_users = "everyone"; }},
+       [](auto& s) { s.run.users = "everyone"; }},
       {"tune.users", [](auto& s) { s.tune_users = "everyone"; }, trial},
       {"tune.lease_s", [](auto& s) { s.tune_lease_s = 5; }, forgotten_trial},
       {"attribute.enabled", [](auto& s) { s.attribute = false; },

@@ -20,7 +20,7 @@ constexpr std::uint32_t kUser = 1000, kOther = 1001;
 
 Settings for_everyone() {
   Settings out;
-  out.run_users = "everyone";
+  out.run.users = "everyone";
   return out;
 }
 
@@ -201,12 +201,12 @@ TEST(DaemonRun, TwoUsersHaveTheirOwn) {
 
 TEST(DaemonRun, WhoMayIsAllowedAlone) {
   Settings settings;
-  settings.run_users = "4242";
+  settings.run.users = "4242";
   RunHouse house(1, settings);
   const Json request = {{"command", "run-begin"}, {"policy", "assure"}, {"gpus", "0"}};
   EXPECT_EQ(house.client(request, kUser, 1, {7, 100})["code"], "no_permission");
   EXPECT_EQ(house.client(request, kUser, 1, {7, 4242})["ok"], true);
-  settings.run_users = "root";
+  settings.run.users = "root";
   house.worker->reload(settings);
   EXPECT_EQ(house.client(request, kUser, 2, {0, 4242})["code"], "no_permission");
   EXPECT_EQ(house.client(request, 0, 3)["ok"], true);
@@ -281,7 +281,7 @@ TEST(DaemonRun, AnOperatorsParametersOfOneGpuStayThere) {
 
 TEST(DaemonRun, AReloadHoldsForRunsThatGovern) {
   for (const auto& change : std::vector<std::function<void(Settings&)>>{
-           [](Settings& s) { s.run_users = "root"; }, [](Settings& s) { s.run_policies = ""; },
+           [](Settings& s) { s.run.users = "root"; }, [](Settings& s) { s.run.policies = ""; },
            [](Settings& s) { s.max_delta = 0.05; }, [](Settings& s) { s.dry_run = true; }}) {
     RunHouse house(1);
     house.person(0, 17, kUser);

@@ -635,9 +635,16 @@ Result<std::string> Fleet::assign(std::size_t at, Assignment request) {
   const std::string first_of = first == nullptr ? "" : first->who;
   assignments_.put(gpu.uuid(), request);
   if (verdict == Verdict::waits)
-    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
-                       request.policy->policy.info->name, first_of);
+    return fmt::format("GPU {} will be {} when the run of {} has ended", gpu.id().index,
+                       request.policy
+                           ? fmt::format("governed by {}", request.policy->policy.info->name)
+                           : "observed",
+                       first_of);
   const auto restored = reassign(at, "another policy comes");
+  if (!request.governs()) {
+    if (!restored.ok()) return restored.error();
+    return fmt::format("GPU {} is observed", gpu.id().index);
+  }
   if (!gpu.governed) {
     const Error why = trouble_of(gpu);
     assignments_ = before;
@@ -689,10 +696,11 @@ Result<std::string> Fleet::revert(std::size_t at) {
   return sentence_of(gpu, "is again governed by", restored);
 }
 
-Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, const char* why) {
-  const Assignment* const run = assignments_.find(uuid, origins::run);
-  if (run == nullptr || run->who != who) return {};
-  assignments_.withdraw(uuid, origins::run);
+Result<void> Fleet::end_request(const std::string& uuid, RequestOrigin origin,
+                                const std::string& who, const char* why) {
+  const Assignment* const request = assignments_.find(uuid, origin);
+  if (request == nullptr || request->who != who) return {};
+  assignments_.withdraw(uuid, origin);
   const ManagedGpu* const gpu = find(uuid);
   if (gpu == nullptr || gpu->tuned()) return {};
   return reassign(static_cast<std::size_t>(gpu - gpus_.data()), why);
@@ -703,6 +711,7 @@ Result<std::string> Fleet::release(std::size_t at, std::string who) {
   assignments_.put(gpu.uuid(),
                    {.origin = origins::command, .who = std::move(who), .why = "released"});
   assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
+  assignments_.withdraw(gpu.uuid(), origins::job);
   assignments_.withdraw(gpu.uuid(), origins::run);
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
   auto restored = reassign(at, "released");

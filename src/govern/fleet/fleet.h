@@ -134,10 +134,10 @@ class Fleet : public TunedGpus {
   void start_readings();
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
-  // A request for the GPU at `at` to be governed by a policy; it outlives a pause, a reload and a
-  // lost GPU. A sentence that says what was done; where it fails the GPU is governed as before.
-  // Errors: busy where decide() refuses it, invalid_argument. One that has an end is followed by
-  // what was assigned before.
+  // A request for the GPU at `at` to be governed by a policy, or to be only observed; it outlives a
+  // pause, a reload and a lost GPU. A sentence that says what was done; where it fails the GPU is
+  // governed as before. Errors: busy where decide() refuses it, invalid_argument. One that has an
+  // end is followed by what was assigned before.
   Result<std::string> assign(std::size_t at, Assignment request);
   // What is assigned unconfirmed and has not ended; null: nothing is.
   const Assignment* unconfirmed(std::size_t at) const;
@@ -145,9 +145,10 @@ class Fleet : public TunedGpus {
   Result<std::string> confirm(std::size_t at, std::string who);
   // It ends now. Errors: the same; why what comes back does not govern.
   Result<std::string> revert(std::size_t at);
-  // What was assigned for the run of that name ends; nothing where it has ended. Errors: those of
-  // restoring: it is tried again.
-  Result<void> end_run(const std::string& uuid, const std::string& who, const char* why);
+  // A request of that origin, in the name of `who`, ends; nothing where it has ended. Errors: those
+  // of restoring: it is tried again.
+  Result<void> end_request(const std::string& uuid, RequestOrigin origin, const std::string& who,
+                           const char* why);
   // Observed by command; what it was tuned for ends. Errors: those of restoring: the GPU is
   // observed all the same, and its restoring is tried again.
   Result<std::string> release(std::size_t at, std::string who);

@@ -332,7 +332,7 @@ TEST_F(FleetOfTwo, WhatIsTriedEndsUnderARun) {
   EXPECT_EQ(*fleet->confirm(0, "ann"),
             "GPU 0 will be governed by efficient-fix when the run of run 1 has ended");
   EXPECT_EQ(governed(0), "max-freq");
-  ASSERT_TRUE(fleet->end_run(fleet->gpus()[0].uuid(), "run 1", "over").ok());
+  ASSERT_TRUE(fleet->end_request(fleet->gpus()[0].uuid(), origins::run, "run 1", "over").ok());
   EXPECT_EQ(governed(0), "efficient-fix");
 }
 

@@ -60,7 +60,7 @@ Result<void> check_policy_settings(const Settings& settings) {
   };
   if (const auto policy = pick_policy(settings.policy); !policy.ok())
     return wrong_setting(settings, "governor.policy", policy.error());
-  for (const std::string_view name : split(settings.run_policies, ','))
+  for (const std::string_view name : split(settings.run.policies, ','))
     if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
       return wrong_setting(settings, "run.policies", policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {

@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "base/json.h"
+#include "service/answers/number.h"
 
 namespace derate {
 namespace {
-
-template <class T>
-std::optional<double> number(const std::optional<T>& value) {
-  return value ? std::optional(value->value()) : std::nullopt;
-}
 
 std::optional<double> still_seconds(Duration still) {
   return still > Duration::zero() ? std::optional(seconds(still)) : std::nullopt;
@@ -132,10 +128,35 @@ Json EnergyService::obey(const GpuList&, const Peer&) const {
   return answer_json(answer);
 }
 
+Result<void> EnergyService::begin_own(EnergyWindows::Owner owner, const std::string& name,
+                                      const std::vector<std::size_t>& gpus, Instant now) {
+  TRY(windows_.begin(owner, name, now, gpus));
+  ++own_open_;
+  begun_.insert(gpus.begin(), gpus.end());
+  return {};
+}
+
+Result<EnergyWindows::WindowId> EnergyService::end_own(EnergyWindows::Owner owner,
+                                                       const std::string& name, Instant now) {
+  const auto window = TRY(windows_.end(owner, name, now));
+  --own_open_;
+  own_ended_.insert(window);
+  return window;
+}
+
+std::optional<WindowEnergy> EnergyService::take_own(EnergyWindows::WindowId window, bool now) {
+  auto out =
+      windows_.take(window, now ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled);
+  if (out) own_ended_.erase(window);
+  return out;
+}
+
 std::vector<std::string> EnergyService::take_wanted() {
   std::set<std::size_t> wanted = std::exchange(begun_, {});
   for (const Waiting& one : waiting_)
     for (const std::size_t gpu : windows_.gpus_of(one.window)) wanted.insert(gpu);
+  for (const EnergyWindows::WindowId window : own_ended_)
+    for (const std::size_t gpu : windows_.gpus_of(window)) wanted.insert(gpu);
   std::vector<std::string> out;
   for (const std::size_t gpu : wanted) out.push_back(gpus_[gpu].uuid);
   return out;

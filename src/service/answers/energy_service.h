@@ -46,6 +46,22 @@ class EnergyService {
   // Called with each window that a connection ended.
   void on_ended(std::function<void(const WindowEnergy&)> hook) { on_ended_ = std::move(hook); }
 
+  // Windows of who serves, whose owner is no connection's number. Their begin and end have the
+  // counter read soon.
+  Result<void> begin_own(EnergyWindows::Owner owner, const std::string& name,
+                         const std::vector<std::size_t>& gpus, Instant now);
+  Result<EnergyWindows::WindowId> end_own(EnergyWindows::Owner owner, const std::string& name,
+                                          Instant now);
+  // Of an ended window; empty: it is not settled yet, unless `now` says to take it as it is.
+  std::optional<WindowEnergy> take_own(EnergyWindows::WindowId window, bool now);
+  // As they stand at `now`.
+  std::vector<WindowEnergy> open_own(EnergyWindows::Owner owner, Instant now) const {
+    return windows_.open(owner, now);
+  }
+
+  // Windows that others have requested.
+  std::size_t requested() const { return windows_.size() - own_open_ - own_ended_.size(); }
+
   EnergyWindows& windows() { return windows_; }
   // All GPUs ever here: what GpuEnergy::gpu counts.
   const std::vector<GpuId>& gpus() const { return gpus_; }
@@ -74,6 +90,8 @@ class EnergyService {
   std::vector<Waiting> waiting_;
   std::function<void(const WindowEnergy&)> on_ended_ = [](const WindowEnergy&) {};
   std::set<std::size_t> begun_;  // GPUs of windows, since the last take_wanted()
+  std::size_t own_open_ = 0;
+  std::set<EnergyWindows::WindowId> own_ended_;
 };
 
 }  // namespace derate

@@ -14,12 +14,8 @@ namespace {
 struct Row {
   RequestOrigin origin;
   const char* section;
-  std::string Settings::*users;
-  std::string Settings::*policies;
 };
-constexpr Row kRows[] = {
-    {origins::run, "run", &Settings::run_users, &Settings::run_policies},
-};
+constexpr Row kRows[] = {{origins::job, "scheduler"}, {origins::run, "run"}};
 
 }  // namespace
 
@@ -27,14 +23,25 @@ RequestRules request_rules(RequestOrigin origin, const Settings& settings) {
   const auto* const row = std::find_if(std::begin(kRows), std::end(kRows),
                                        [&](const Row& each) { return each.origin == origin; });
   CHECK(row != std::end(kRows));
+  const bool job = origin == origins::job;
+  const std::string& users = job ? settings.scheduler.users : settings.run.users;
   RequestRules out{.section = row->section,
-                   .users = user_rule(settings.*row->users),
-                   .users_text = settings.*row->users,
+                   .users = user_rule(users),
+                   .users_text = users,
                    .max_delta = Fraction(settings.max_delta),
                    .dry_run = settings.dry_run};
-  for (const std::string_view each : split(settings.*row->policies, ','))
+  const std::string& policies = job ? settings.scheduler.policies : settings.run.policies;
+  for (const std::string_view each : split(policies, ','))
     if (const auto name = trim(each); !name.empty()) out.policies.emplace(name);
   return out;
+}
+
+PolicyAssignment with_operators_parameters(PolicyAssignment wanted, const Assignment* by) {
+  if (by == nullptr || !by->policy || by->policy->policy.info != wanted.policy.info) return wanted;
+  const auto delta = wanted.policy.params.number("delta");
+  wanted.policy.params = by->policy->policy.params;
+  if (delta) wanted.policy.params.set("delta", {*delta});
+  return wanted;
 }
 
 Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,

@@ -27,6 +27,10 @@ struct RequestRules {
 // Of an origin that is in the table.
 RequestRules request_rules(RequestOrigin origin, const Settings& settings);
 
+// The policy with the operators' other parameters, where they have assigned the same (`by`,
+// of_operators(); null: nothing): the loss alone is the user's to choose.
+PolicyAssignment with_operators_parameters(PolicyAssignment wanted, const Assignment* by);
+
 // Whether the user may have a GPU governed so. What operators have set there comes besides
 // (beyond_operators()). Errors: no_permission.
 Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,

@@ -17,12 +17,6 @@ std::string name_of(const Peer& peer) {
   return fmt::format("uid {}, pid {}, run {}", peer.uid, peer.pid, peer.connection);
 }
 
-// An operator's parameters, with the loss that a run asks for.
-ParamValues with_delta(ParamValues operators, const ParamValues& run) {
-  if (const auto delta = run.number("delta")) operators.set("delta", {*delta});
-  return operators;
-}
-
 // A client with another view of the GPUs than this service may number them differently.
 Result<std::vector<std::string>> notes_of_numbers(const std::string& choice,
                                                   std::span<const GpuId> ids) {
@@ -140,10 +134,7 @@ std::optional<Duration> RunService::unknown_for(Place& place) const {
 void RunService::govern(Run& run, Place& place) {
   const auto at = static_cast<std::size_t>(fleet_.find(place.id.uuid) - fleet_.gpus().data());
   const Assignment* const by = fleet_.assignments().of_operators(place.id.uuid, clock_.now());
-  // The operator's other parameters of that policy stay in force, on this GPU alone.
-  PolicyAssignment wanted = run.wanted;
-  if (by != nullptr && by->policy && by->policy->policy.info == wanted.policy.info)
-    wanted.policy.params = with_delta(by->policy->policy.params, wanted.policy.params);
+  const PolicyAssignment wanted = with_operators_parameters(run.wanted, by);
   ask_once();
   const auto done = fleet_.assign(at, {.origin = origins::run, .who = run.name, .policy = wanted});
   if (!done.ok()) return end(run, place, done.error().message);
@@ -164,7 +155,8 @@ void RunService::end(Run& run, Place& place, const std::string& why) {
   if (!governed) return;
   ask_once();
   given_back_[place.id.uuid] = clock_.now();
-  if (const auto restored = fleet_.end_run(place.id.uuid, run.name, "its run has ended");
+  if (const auto restored =
+          fleet_.end_request(place.id.uuid, origins::run, run.name, "its run has ended");
       !restored.ok())
     log_.error("not restored: " + restored.error().message, {{"gpu", place.id.uuid}});
   log_.info(fmt::format("GPU {}: the run of user {} has ended: {}", place.id.index, run.uid, why),
