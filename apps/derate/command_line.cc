@@ -538,6 +538,81 @@ void add_beat(CommandLine& line) {
               "Only the owner of a process on the GPU is believed, and root.\n");
 }
 
+void add_slurm_report(CommandLine& line, CLI::App& slurm) {
+  auto [verb, options] = line.add_verb<SlurmReportOptions>(
+      slurm, "report", "Sum up the joules, the savings and the promises of ended jobs");
+  add_value(verb, "--account", "NAME", options.account, "Jobs of this account; default: all");
+  add_value(verb, "--user", "NAME", options.user, "Jobs of this user; default: all");
+  add_value(verb, "--from", "WHEN", options.from,
+            "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month");
+  add_value(verb, "--to", "WHEN", options.to, "The same; default: now");
+  add_value(verb, "--by", "account|user|job", options.by, "What a line is; default: account");
+  add_value(verb, "--file", "FILE", options.file,
+            "Jobs of one machine that this file has; default: those of sacct");
+  verb.add_flag("--here", options.here, "Jobs of this machine alone, without sacct");
+  add_json(verb, options);
+  verb.footer(examples({"derate slurm report --account physics --from -7d",
+                        "derate slurm report --by user --from 2026-11-01 --to 2026-12-01"}) +
+              "Jobs come from sacct, their joules from AdminComment (`derate slurm epilog\n"
+              "--comment`) or from this machine's own file. Savings are estimates.\n");
+}
+
+void add_slurm_comment(CommandLine& line, CLI::App& slurm) {
+  auto [verb, options] = line.add_verb<SlurmCommentOptions>(
+      slurm, "comment", "Write the account of an ended job into its AdminComment (sacctmgr)");
+  add_value(verb, "job", "JOB", options.job, "Its number, as SLURM_JOB_ID has it")->required();
+  add_value(verb, "--cluster", "NAME", options.cluster, "As slurm.conf names it");
+  add_value(verb, "--node", "NAME", options.node, "This node, as slurm.conf names it");
+  verb.add_option("--nodes", options.nodes, "How many nodes the job had; default: 1")
+      ->check(in_range(1, 1 << 20));
+  verb.add_option("--restart", options.restart, "How often the job was requeued; default: 0")
+      ->check(in_range(0, 1 << 20));
+  verb.add_option("--begun", options.begun,
+                  "The run that began then, in seconds since 1970; default: the newest")
+      ->check(in_range(0, 1e11));
+  add_value(verb, "--shares", "DIR", options.shares,
+            "A folder that all nodes have, where they sum up a job of several nodes");
+  verb.footer(examples({"derate slurm comment 4711"}) +
+              "`derate slurm epilog --comment` runs it after the epilog has ended.\n");
+}
+
+void add_slurm_verbs(CommandLine& line) {
+  CLI::App& slurm = *line.app.add_subcommand("slurm", "Slurm's hooks, and what its jobs have used");
+  slurm.require_subcommand(1);
+  constexpr const char* kHook =
+      "Slurm runs it as root on the node of the job, with the job in its environment. It exits\n"
+      "with 0 whatever happens, after 2 s at most (docs/slurm.md).\n";
+  auto [prolog, prolog_options] = line.add_verb<SlurmPrologOptions>(
+      slurm, "prolog", "Report the begin of a job and its GPUs to derated");
+  prolog.footer(examples({"derate slurm prolog"}) + kHook);
+  auto [epilog, epilog_options] =
+      line.add_verb<SlurmEpilogOptions>(slurm, "epilog", "Report the end of a job to derated");
+  epilog.add_flag("--comment", epilog_options.comment,
+                  "Then write the job's account into its AdminComment, in the background");
+  add_value(epilog, "--shares", "DIR", epilog_options.shares,
+            "A folder that all nodes have, where they sum up a job of several nodes");
+  epilog.footer(
+      examples({"derate slurm epilog", "derate slurm epilog --comment --shares /srv/derate"}) +
+      kHook);
+  add_slurm_comment(line, slurm);
+  auto [jobs, jobs_options] = line.add_verb<SlurmJobsOptions>(
+      slurm, "jobs", "List the jobs that have GPUs here, and the last that had, with their joules");
+  add_value(jobs, "job", "JOB", jobs_options.job, "One job, by its number; default: all");
+  end_verb(jobs, jobs_options, {"derate slurm jobs", "derate slurm jobs 4711 --json"});
+  auto [gpus, gpus_options] = line.add_verb<SlurmGpusOptions>(
+      slurm, "gpus",
+      "Show which GPU each of Slurm's numbers on this node is, or why none is proven");
+  add_value(gpus, "--node", "NAME", gpus_options.node, "This node, as slurm.conf names it")
+      ->required();
+  end_verb(gpus, gpus_options, {"derate slurm gpus --node n1"});
+  add_slurm_report(line, slurm);
+  // For the prolog: a process of its own calls the driver, where it may hang.
+  auto [seen, seen_options] =
+      line.add_verb<SlurmSeenOptions>(slurm, "seen", "Print the node's GPUs");
+  seen.group("");
+  (void)seen_options;
+}
+
 void add_model_verbs(CommandLine& line, CLI::App& group) {
   constexpr const char* kSimulatedHelp = "Those of simulated GPUs";
   auto [models, options] = line.add_verb<PolicyModelsOptions>(
@@ -737,6 +812,10 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
   verb.add_option("--mig", options.mig,
                   "MIG mode on every GPU, with instances of these profiles: 3g,2g,1g,1g; none: "
                   "with no instance");
+  add_value(verb, "--minors", "NUMBERS", options.minors,
+            "N of each GPU's /dev/nvidiaN, comma-separated; default: its index")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb.add_option("--speed", options.speed, "Simulated seconds a second, for long tests")
       ->check(in_range(0.01, 10'000));
   add_sim_directory(verb, options);
@@ -1044,7 +1123,8 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
   auto [run, options] = line.add_verb<TuneRunOptions>(
       tune, "run", "Run a job with the batch size that its history asks for, and tune its GPUs");
   CLI::Option* job = run.add_option("--job", options.job,
-                                    "The job; default: none, only its limit or clock is tuned");
+                                    "The job; default: none, only its limit or clock is tuned")
+                         ->envname("DERATE_TUNE_JOB");
   add_own_gpu_choice(run, options.gpus);
   add_knob(run, options, job);
   add_metric(run, options);
@@ -1253,6 +1333,7 @@ const VerbGroup kVerbGroups[] = {
     {"Run and tune", {"run", "energy", "tune", "beat"}},
     {"Watch", {"status", "top", "why", "events", "attribute"}},
     {"Look back", {"history", "savings", "bill"}},
+    {"Schedulers", {"slurm"}},
     {"The daemon", {"policy", "release", "pause", "resume", "restore", "config", "token"}},
     {"Lab and simulation", {"lab", "report", "sim", "record", "replay"}},
     {"Tools", {"completion", "manual", "exit-codes"}},
@@ -1280,6 +1361,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_ui(*line);
   add_events(*line);
   add_beat(*line);
+  add_slurm_verbs(*line);
   add_tune_verbs(*line);
   add_policy_verbs(*line);
   add_safety_verbs(*line);

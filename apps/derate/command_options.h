@@ -245,6 +245,7 @@ struct SimServeOptions : Common, SimDirectory {
   int seed = 1;
   double speed = 1;
   std::string mig;  // a layout; "none": MIG mode without instances
+  std::vector<std::uint32_t> minors;
 };
 struct SimJobOptions : Common, SimDirectory {
   std::string workload;
@@ -277,6 +278,30 @@ struct SimFaultOptions : SimDirectory {
   std::string kill_writer;
   int at = 1;
   bool clear = false;
+};
+
+struct SlurmPrologOptions {};
+struct SlurmEpilogOptions {
+  bool comment = false;
+  std::string shares;  // a folder that all nodes have; empty: none
+};
+struct SlurmCommentOptions {
+  std::string job, cluster, node, shares;
+  int nodes = 1, restart = 0;
+  double begun = 0;  // seconds since the epoch; 0: the newest run
+};
+struct SlurmSeenOptions {};
+struct SlurmReportOptions : Common {
+  std::string account, user, file;  // empty: all; what the daemon keeps
+  std::string from, to = "now";     // empty: the beginning of the month
+  std::string by = "account";
+  bool here = false;
+};
+struct SlurmJobsOptions : Common {
+  std::string job;  // empty: all
+};
+struct SlurmGpusOptions : Common {
+  std::string node;  // as Slurm names it
 };
 
 struct DoctorOptions : Common {
@@ -379,7 +404,9 @@ using Verb = std::variant<
     PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
     TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
     AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions, LabSharesOptions,
-    HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions, UiOptions>;
+    HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions, UiOptions,
+    SlurmPrologOptions, SlurmEpilogOptions, SlurmCommentOptions, SlurmJobsOptions, SlurmGpusOptions,
+    SlurmSeenOptions, SlurmReportOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -424,6 +451,13 @@ Result<int> run_verb(const SimDcgmFaultOptions& options);
 Result<int> run_verb(const SimJobOptions& options);
 Result<int> run_verb(const SimShowOptions& options);
 Result<int> run_verb(const SimFaultOptions& options);
+Result<int> run_verb(const SlurmPrologOptions& options);
+Result<int> run_verb(const SlurmEpilogOptions& options);
+Result<int> run_verb(const SlurmCommentOptions& options);
+Result<int> run_verb(const SlurmSeenOptions& options);
+Result<int> run_verb(const SlurmJobsOptions& options);
+Result<int> run_verb(const SlurmGpusOptions& options);
+Result<int> run_verb(const SlurmReportOptions& options);
 Result<int> run_verb(const DoctorOptions& options);
 Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);

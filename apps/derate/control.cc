@@ -37,7 +37,11 @@ Result<std::string> ask_operators(const AnyRequest& request) {
   const auto api = find_api();
   if (api.ok()) return TRY(api_call(*api, request, RequestQueue::kPatience)).body;
   if (api.error().code != Errc::not_found) return api.error();
-  auto line = control_call(operators_socket(), request_text(request), RequestQueue::kPatience);
+  return ask_control(request, RequestQueue::kPatience);
+}
+
+Result<std::string> ask_control(const AnyRequest& request, Duration patience) {
+  auto line = control_call(operators_socket(), request_text(request), patience);
   if (!line.ok() && line.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + line.error().message + ")"};
   return line;

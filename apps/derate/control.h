@@ -4,6 +4,7 @@
 #include <string>
 
 #include "api/requests.h"
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace derate::cli {
@@ -12,5 +13,8 @@ namespace derate::cli {
 // where that is switched off over the socket that is root's alone. Errors: not_found when no daemon
 // runs; no_permission, io, gpu_stuck.
 Result<std::string> ask_operators(const AnyRequest& request);
+
+// The same over the control socket alone, for what is not served over HTTP.
+Result<std::string> ask_control(const AnyRequest& request, Duration patience);
 
 }  // namespace derate::cli
