@@ -606,11 +606,6 @@ void add_slurm_verbs(CommandLine& line) {
       ->required();
   end_verb(gpus, gpus_options, {"derate slurm gpus --node n1"});
   add_slurm_report(line, slurm);
-  // For the prolog: a process of its own calls the driver, where it may hang.
-  auto [seen, seen_options] =
-      line.add_verb<SlurmSeenOptions>(slurm, "seen", "Print the node's GPUs");
-  seen.group("");
-  (void)seen_options;
 }
 
 void add_model_verbs(CommandLine& line, CLI::App& group) {
@@ -1330,8 +1325,8 @@ struct VerbGroup {
 };
 const VerbGroup kVerbGroups[] = {
     {"Start here", {"doctor", "demo"}},
-    {"Run and tune", {"run", "energy", "tune", "beat"}},
-    {"Watch", {"status", "top", "why", "events", "attribute"}},
+    {"Run and tune", {"run", "energy", "advise", "tune", "beat"}},
+    {"Watch", {"status", "top", "ui", "why", "events", "attribute"}},
     {"Look back", {"history", "savings", "bill"}},
     {"Schedulers", {"slurm"}},
     {"The daemon", {"policy", "release", "pause", "resume", "restore", "config", "token"}},
@@ -1339,7 +1334,50 @@ const VerbGroup kVerbGroups[] = {
     {"Tools", {"completion", "manual", "exit-codes"}},
 };
 
-std::unique_ptr<CommandLine> make_command_line() {
+// Null: no group has it.
+const char* group_of(const std::string& verb) {
+  for (const VerbGroup& group : kVerbGroups)
+    if (std::find(group.verbs.begin(), group.verbs.end(), verb) != group.verbs.end())
+      return group.name;
+  return nullptr;
+}
+
+// Declares these verbs of derate.
+struct VerbsOf {
+  std::initializer_list<const char*> verbs;
+  void (*add)(CommandLine&);
+};
+const VerbsOf kVerbs[] = {
+    {{"doctor"}, add_doctor},
+    {{"demo"}, add_demo},
+    {{"run"}, add_run},
+    {{"status"}, add_status},
+    {{"energy"}, add_energy},
+    {{"attribute"}, add_attribute},
+    {{"bill"}, add_bill},
+    {{"history"}, add_history},
+    {{"savings"}, add_savings},
+    {{"why"}, add_why},
+    {{"advise"}, add_advise},
+    {{"ui"}, add_ui},
+    {{"events"}, add_events},
+    {{"beat"}, add_beat},
+    {{"slurm"}, add_slurm_verbs},
+    {{"tune"}, add_tune_verbs},
+    {{"policy"}, add_policy_verbs},
+    {{"top", "restore", "release", "pause", "resume"}, add_safety_verbs},
+    {{"record"}, add_record},
+    {{"replay"}, add_replay},
+    {{"sim"}, add_sim_verbs},
+    {{"lab"}, add_lab_verbs},
+    {{"report"}, add_report},
+    {{"config"}, add_config_verbs},
+    {{"token"}, add_token_verbs},
+    {{"completion", "manual", "exit-codes"}, add_others},
+};
+
+// `only`: of this verb alone, if it is one: all take some 10 ms, which a hook of Slurm's has not.
+std::unique_ptr<CommandLine> make_command_line(std::string_view only = "") {
   auto line = std::make_unique<CommandLine>();
   line->app.set_version_flag("--version", std::string("derate ") + kVersion);
   line->app.require_subcommand(1);
@@ -1347,35 +1385,12 @@ std::unique_ptr<CommandLine> make_command_line() {
       "`derate VERB --help`, or `derate help VERB`, has each verb's options and examples;\n"
       "`derate exit-codes` lists what the exit codes mean.");
   line->app.get_formatter()->column_width(34);
-  add_doctor(*line);
-  add_demo(*line);
-  add_run(*line);
-  add_status(*line);
-  add_energy(*line);
-  add_attribute(*line);
-  add_bill(*line);
-  add_history(*line);
-  add_savings(*line);
-  add_why(*line);
-  add_advise(*line);
-  add_ui(*line);
-  add_events(*line);
-  add_beat(*line);
-  add_slurm_verbs(*line);
-  add_tune_verbs(*line);
-  add_policy_verbs(*line);
-  add_safety_verbs(*line);
-  add_record(*line);
-  add_replay(*line);
-  add_sim_verbs(*line);
-  add_lab_verbs(*line);
-  add_report(*line);
-  add_config_verbs(*line);
-  add_token_verbs(*line);
-  add_others(*line);
+  for (const VerbsOf& each : kVerbs)
+    if (only.empty() || std::find(each.verbs.begin(), each.verbs.end(), only) != each.verbs.end())
+      each.add(*line);
   refuse_empty_values(line->app);
-  for (const VerbGroup& group : kVerbGroups)
-    for (const char* verb : group.verbs) line->app.get_subcommand(verb)->group(group.name);
+  for (CLI::App* verb : line->app.get_subcommands({}))
+    if (const char* const group = group_of(verb->get_name())) verb->group(group);
   return line;
 }
 
@@ -1405,7 +1420,20 @@ std::variant<Verb, Exit> help_of(int argc, const char* const* argv) {
 
 }  // namespace
 
+// The verb of arguments that are right; empty: all verbs are needed, for help or for an error.
+std::optional<Verb> parse_one_verb(int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return std::nullopt;
+  const auto line = make_command_line(argv[1]);
+  try {
+    line->app.parse(argc, const_cast<char**>(argv));
+  } catch (const CLI::Error&) {
+    return std::nullopt;
+  }
+  return std::move(line->chosen);
+}
+
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
+  if (auto verb = parse_one_verb(argc, argv)) return *std::move(verb);
   const auto line = make_command_line();
   if (argc < 2) {
     write_text(stdout, line->app.help());
@@ -1462,6 +1490,7 @@ constexpr std::pair<const char*, const char*> kVariables[] = {
     {"DERATE_PROGRESS", "off: launches are not counted."},
     {"DERATE_CLIENT_SOCKET", "Where programs ask for windows of energy first."},
     {"DERATE_API_SOCKET", "Where the daemon's API is asked first."},
+    {"DERATE_TUNE_JOB", "The --job of derate tune run; sbatch --derate-job sets it."},
     {"DERATE_DELTA", "What a process may lose: a number in [0, 0.5] or a class of work."},
     {"DERATE_STATE_DIR", "Where journals, the audit log and models of work are kept."},
     {"NO_COLOR", "No colours on a terminal."}};

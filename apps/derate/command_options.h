@@ -290,7 +290,6 @@ struct SlurmCommentOptions {
   int nodes = 1, restart = 0;
   double begun = 0;  // seconds since the epoch; 0: the newest run
 };
-struct SlurmSeenOptions {};
 struct SlurmReportOptions : Common {
   std::string account, user, file;  // empty: all; what the daemon keeps
   std::string from, to = "now";     // empty: the beginning of the month
@@ -406,7 +405,7 @@ using Verb = std::variant<
     AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions, LabSharesOptions,
     HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions, UiOptions,
     SlurmPrologOptions, SlurmEpilogOptions, SlurmCommentOptions, SlurmJobsOptions, SlurmGpusOptions,
-    SlurmSeenOptions, SlurmReportOptions>;
+    SlurmReportOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -454,7 +453,6 @@ Result<int> run_verb(const SimFaultOptions& options);
 Result<int> run_verb(const SlurmPrologOptions& options);
 Result<int> run_verb(const SlurmEpilogOptions& options);
 Result<int> run_verb(const SlurmCommentOptions& options);
-Result<int> run_verb(const SlurmSeenOptions& options);
 Result<int> run_verb(const SlurmJobsOptions& options);
 Result<int> run_verb(const SlurmGpusOptions& options);
 Result<int> run_verb(const SlurmReportOptions& options);

@@ -14,6 +14,7 @@
 #include "apps/common/open_gpus.h"
 #include "base/background_worker.h"
 #include "base/clock.h"
+#include "base/forked_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "command_options.h"
@@ -52,11 +53,9 @@ void end_in_time(const char* hook) {
   });
 }
 
-// In a process of its own: this one could not end while a call of it hangs in the driver.
-SeeGpus see_node() {
-  return []() -> Result<SeenGpus> {
-    return parse_seen(TRY(slurm_command({"/proc/self/exe", "slurm", "seen"}, kDriverPatience)));
-  };
+// What a process of its own prints: this one could not end while a call of it hangs in the driver.
+Result<std::string> seen_here() {
+  return seen_text(TRY(see_gpus({.of_each = kDriverPatience / 2, .of_all = kDriverPatience})));
 }
 
 std::vector<std::int64_t> read_groups(const std::string& user) {
@@ -95,8 +94,14 @@ SchedulerJob scheduler_job(const SlurmJob& job) {
 Result<void> report_begin() {
   const SlurmJob job = TRY(slurm_job());
   if (job.gpus.empty()) return {};
+  ForkedText seen = TRY(fork_text(seen_here));  // before there is a thread
+  end_in_time("prolog");
   const SlurmBegin begin = slurm_begin(
-      job, [&] { return slurm_node(slurm_node_query(job.node)); }, see_node());
+      job, [&] { return slurm_node(slurm_node_query(job.node)); },
+      [&]() -> Result<SeenGpus> {
+        SystemClock clock;
+        return parse_seen(TRY(text_of(seen, kDriverPatience, clock)));
+      });
   AllocationBegin request{.job = scheduler_job(job), .gpus = begin.gpus};
   request.groups = groups_of(job.user);
   request.governed = job.wish.governed;
@@ -247,7 +252,6 @@ Result<void> comment(const SlurmCommentOptions& options) {
 }  // namespace
 
 Result<int> run_verb(const SlurmPrologOptions&) {
-  end_in_time("prolog");
   add_system_folders();
   return finish("prolog", report_begin());
 }
@@ -265,12 +269,6 @@ Result<int> run_verb(const SlurmCommentOptions& options) {
   ::syslog(LOG_DAEMON | LOG_WARNING, "derate: slurm comment: job %s: %s", options.job.c_str(),
            done.error().message.c_str());
   return done.error();
-}
-
-Result<int> run_verb(const SlurmSeenOptions&) {
-  const SeenGpus seen = TRY(see_gpus({.of_each = kDriverPatience / 2, .of_all = kDriverPatience}));
-  print("{}", seen_text(seen));
-  return 0;
 }
 
 }  // namespace derate::cli
