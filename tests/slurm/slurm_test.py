@@ -2,7 +2,7 @@
 """Derate's hooks and options in a real cluster of Debian's Slurm (cluster.py): two nodes of two
 simulated GPUs each on this machine. As root.
 
-    slurm_test.py BUILD [--kills N] [--jobs N] [--orders N]
+    slurm_test.py BUILD [--kills N] [--jobs N] [--orders N] [--hostile N] [--times N]
 """
 
 import argparse
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cluster import REPO, Cluster, why_not  # noqa: E402
 
 
-OPTIONS = argparse.Namespace(build=REPO / "build/dev", kills=1, jobs=8, orders=4, hostile=20)
+OPTIONS = argparse.Namespace(build=REPO / "build/dev")
 GOVERNED_WITHIN, RESTORED_WITHIN = 2, 3  # seconds
 NOBODY = 65534
 
@@ -38,7 +38,15 @@ def joules(note, index):
     return note["sim"]["gpus"][index]["joules"]
 
 
-class OneGpu(unittest.TestCase):
+class Case(unittest.TestCase):
+    def run(self, result=None):
+        begin = time.monotonic()
+        out = super().run(result)
+        print(f"  {time.monotonic() - begin:.0f} s", file=sys.stderr)
+        return out
+
+
+class OneGpu(Case):
     """The kinds of end of a job that has GPU 1 of node 2."""
 
     @classmethod
@@ -66,8 +74,10 @@ class OneGpu(unittest.TestCase):
         return job
 
     def restored(self, limit=RESTORED_WITHIN):
-        self.cluster.until(lambda: self.node.locked() == [] and self.node.governed() == [], limit,
-                           f"GPU 1 is as it was found: {self.node.jobs()}")
+        took = self.cluster.until(
+            lambda: self.node.locked() == [] and self.node.governed() == [], limit,
+            f"GPU 1 is as it was found: {self.node.jobs()}")
+        print(f"restored after {took:.2f} s", file=sys.stderr)
         self.assertEqual(self.cluster.nodes[0].locked(), [])
 
     def idle(self):
@@ -101,7 +111,7 @@ class OneGpu(unittest.TestCase):
             subprocess.run(["pkill", "-KILL", "-f", "derate sim job GeMM -i 1"], check=False)
             for path in Path("/sys/fs/cgroup").glob(f"*/slurm_n2/uid_0/job_{job}"):
                 remove_group(path)
-            self.restored(RESTORED_WITHIN + 2)
+            self.restored()
             self.cluster.start_slurmd("n2")
             self.cluster.until(self.idle, 30, "n2 is back")
             self.cluster.slurm("scancel", "-u", "root", code=None)
@@ -117,7 +127,8 @@ class OneGpu(unittest.TestCase):
             self.node.start_daemon()
             self.cluster.until(lambda: self.node.governed() == [1], 5, "the next one goes on")
             self.cluster.slurm("scancel", job)
-            self.restored(20)
+            self.cluster.until(lambda j=job: self.cluster.hooks(j, "epilog"), 20, "the epilog")
+            self.restored()
             self.cluster.slurm("scancel", "-u", "root")
 
     def test_a_wrong_option_is_refused_where_it_is_submitted(self):
@@ -144,7 +155,7 @@ def remove_group(path):
             time.sleep(0.02)
 
 
-class Kinds(unittest.TestCase):
+class Kinds(Case):
     """Kinds of jobs, each with what docs/slurm.md says of it."""
 
     @classmethod
@@ -170,20 +181,6 @@ class Kinds(unittest.TestCase):
         nodes = [node] if node else self.cluster.nodes
         return next((found for found in (each.job(job) for each in nodes) if found), None)
 
-    def test_each_task_of_an_array_has_an_account(self):
-        before = len(self.one.jobs() + self.two.jobs())
-        self.cluster.submit("--derate=0.1", "--array=3-4", seconds=4)
-        self.cluster.until(lambda: len(self.one.jobs() + self.two.jobs()) == before + 2, 30,
-                           "two accounts")
-
-    def test_each_part_of_a_heterogeneous_job_has_an_account(self):
-        first = int(self.cluster.slurm(
-            "sbatch", "--parsable", "-o", "/dev/null", "-n1", "--gres=gpu:1", "--derate=0.1", ":",
-            "-n1", "--gres=gpu:1", "--wrap", "sleep 4").split(";")[0])
-        self.cluster.until(lambda: self.account(first) and self.account(first + 1), 90,
-                           "two accounts")
-        self.assertEqual(self.account(first)["policy"], "assure")
-
     def comment(self, shown):
         """What is in the comment of a job or a part of one, by the number that sacct shows."""
         lines = self.cluster.slurm("sacct", "-n", "-P", "-X", "-j", str(shown).split("_")[0].split(
@@ -191,16 +188,23 @@ class Kinds(unittest.TestCase):
         text = next((line.split("|", 1)[1] for line in lines if line.split("|")[0] == shown), "")
         return json.loads(text.replace("`", '"')).get("derate") if "derate" in text else None
 
-    def test_each_part_has_a_comment_of_its_own(self):
-        if not self.cluster.accounting:
-            self.skipTest("no slurmdbd or MariaDB (scripts/setup --all)")
-        first = self.cluster.submit("-A", "a", "--array=7-8", "--exclusive=user", seconds=4)
+    def test_each_part_has_an_account_of_its_own(self):
+        """Tasks of an array and components of a heterogeneous job; the comment, too."""
+        first = self.cluster.submit("-A", "a", "--derate=0.1", "--array=7-8", seconds=4)
         het = int(self.cluster.slurm(
-            "sbatch", "--parsable", "-A", "a", "-o", "/dev/null", "-n1", "--gres=gpu:1", ":",
-            "-n1", "--gres=gpu:2", "--wrap", "sleep 6").split(";")[0])
-        for shown, gpus in ((f"{first}_7", 1), (f"{first}_8", 1), (f"{het}+0", 1),
-                            (f"{het}+1", 2)):
-            self.cluster.until(lambda s=shown: self.comment(s), 120, f"the comment of {shown}")
+            "sbatch", "--parsable", "-A", "a", "-o", "/dev/null", "-n1", "--gres=gpu:1",
+            "--derate=0.1", ":", "-n1", "--gres=gpu:2", "--derate=0.2", "--wrap", "sleep 6"
+        ).split(";")[0])
+        parts = {f"{first}_7": 1, f"{first}_8": 1, f"{het}+0": 1, f"{het}+1": 2}
+        self.cluster.until(lambda: self.account(het) and self.account(het + 1), 60, "accounts")
+        for at, promise in ((0, 0.9), (1, 0.8)):
+            self.cluster.until(lambda a=at, p=promise: all(
+                gpu.get("promised_performance_ratio") == p
+                for gpu in self.account(het + a)["gpus"]), 5, f"component {at}: {promise}")
+        self.cluster.until(lambda: all(self.account(first + at) for at in range(2)), 60,
+                           "accounts of the array")
+        for shown, gpus in parts.items() if self.cluster.accounting else ():
+            self.cluster.until(lambda s=shown: self.comment(s), 60, f"the comment of {shown}")
             self.assertEqual(self.comment(shown)["gpus"], gpus, shown)
 
     def test_options_reach_the_jobs_programs(self):
@@ -290,7 +294,7 @@ class Kinds(unittest.TestCase):
         self.assertTrue(self.cluster.sacct(job).startswith("site note\n"))
 
 
-class Hostile(unittest.TestCase):
+class Hostile(Case):
     """Environments and options of a user who wants more than is theirs."""
 
     def environment(self, draw, cluster, job):
@@ -344,7 +348,7 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(node.governed(), [])
 
 
-class Absent(unittest.TestCase):
+class Absent(Case):
     """derated that is stopped, hangs or is not there holds no job up and drains no node."""
 
     def test_jobs_go_on(self):
@@ -380,7 +384,7 @@ def all_hooks(cluster):
     return out
 
 
-class Joules(unittest.TestCase):
+class Joules(Case):
     def test_each_job_has_those_of_its_time(self):
         with Cluster(OPTIONS.build) as cluster:
             draw = random.Random(1)
@@ -432,12 +436,12 @@ class Joules(unittest.TestCase):
             self.assertLess(used, (after[index]["joules"] - begin) * 1.01)
 
 
-class Times(unittest.TestCase):
+class Times(Case):
     """Prints times; no figure makes it fail."""
 
-    ROUNDS = 15
-
     def test_times(self):
+        if not OPTIONS.times:
+            self.skipTest("--times N")
         with Cluster(OPTIONS.build) as cluster:
             node = cluster.nodes[0]
             environment = {"SLURM_JOB_UID": "0", "SLURM_JOB_USER": "root", "SLURM_JOB_GPUS": "1",
@@ -450,7 +454,7 @@ class Times(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 return time.monotonic() - begin
             taken = {"--version": [], "slurm prolog": [], "slurm epilog": []}
-            for job in range(self.ROUNDS):
+            for job in range(OPTIONS.times):
                 environment["SLURM_JOB_ID"] = str(1000 + job)
                 for words, times in taken.items():
                     times.append(seconds(*words.split()))
@@ -460,23 +464,27 @@ class Times(unittest.TestCase):
             self.print_plugin(cluster)
 
     def print_plugin(self, cluster):
-        """srun of a task with and without the plugin, in turn."""
+        """srun of 1 and of 16 tasks with the plugin and without it, in turn; the last is a control,
+        without it, too."""
         conf = cluster.folder / "plugstack.conf"
-        with_it = conf.read_text()
-        taken = {with_it: [], "": []}
-        for _ in range(self.ROUNDS):
-            for text, times in taken.items():
-                conf.write_text(text)
-                begin = time.monotonic()
-                cluster.slurm("srun", "-w", "n1", "true")
-                times.append(time.monotonic() - begin)
-        conf.write_text(with_it)
-        difference = statistics.median(a - b for a, b in zip(taken[with_it], taken[""]))
-        print(f"srun: the plugin adds {difference * 1e3:.1f} ms to "
-              f"{statistics.median(taken['']) * 1e3:.0f} ms", file=sys.stderr)
+        arms = {"with": conf.read_text(), "without": "", "control": "# none\n"}
+        for tasks in (1, 16):
+            taken = {arm: [] for arm in arms}
+            for _ in range(OPTIONS.times):
+                for arm, text in arms.items():
+                    conf.write_text(text)
+                    begin = time.monotonic()
+                    cluster.slurm("srun", "-w", "n1", "-O", "-n", tasks, "true")
+                    taken[arm].append(time.monotonic() - begin)
+            more = {arm: statistics.median(a - b for a, b in zip(times, taken["without"])) * 1e3
+                    for arm, times in taken.items()}
+            print(f"srun of {tasks} tasks without the plugin: "
+                  f"{statistics.median(taken['without']) * 1e3:.0f} ms; with it "
+                  f"{more['with']:+.1f} ms, control {more['control']:+.1f} ms", file=sys.stderr)
+        conf.write_text(arms["with"])
 
 
-class Orders(unittest.TestCase):
+class Orders(Case):
     """Whatever the orders of minor numbers and gres.conf: the right GPU, or none."""
 
     def test_the_right_gpu_or_none(self):
@@ -521,8 +529,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("build", type=Path)
     parser.add_argument("--kills", type=int, default=1, help="rounds of each kind of end")
-    parser.add_argument("--jobs", type=int, default=8, help="jobs whose joules are compared")
-    parser.add_argument("--orders", type=int, default=4, help="random orders of the GPUs")
+    parser.add_argument("--jobs", type=int, default=4, help="jobs whose joules are compared")
+    parser.add_argument("--orders", type=int, default=2, help="random orders of the GPUs")
+    parser.add_argument("--times", type=int, default=0, help="rounds of the hooks' times")
     parser.add_argument("--hostile", type=int, default=20, help="environments of a hostile user")
     options, rest = parser.parse_known_args(namespace=OPTIONS)
     options.build = options.build.resolve()
