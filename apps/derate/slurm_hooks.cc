@@ -53,7 +53,7 @@ void end_in_time(const char* hook) {
   });
 }
 
-// What a process of its own prints: this one could not end while a call of it hangs in the driver.
+// For a process of its own: this one could not end while a call of it hangs in the driver.
 Result<std::string> seen_here() {
   return seen_text(TRY(see_gpus({.of_each = kDriverPatience / 2, .of_all = kDriverPatience})));
 }
