@@ -15,7 +15,10 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent.parent
 NVIDIA = 195  # the major number of the driver's device files
-PORTS = 16817  # and those after it
+# Two runs beside each other have nodes and ports of their own.
+LANE = int(os.environ.get("DERATE_SLURM_LANE", "0"))
+N1, N2 = ("n1", "n2") if LANE == 0 else ("m1", "m2")
+PORTS = 16817 + 10 * LANE  # and those after it
 
 SLURM_CONF = """ClusterName=derate
 SlurmctldHost=localhost
@@ -43,7 +46,7 @@ Epilog={folder}/epilog
 PrologFlags=Alloc
 KillWait=2
 {more}
-NodeName=n[1-2] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{nodes}] CPUs={cores} \\
+NodeName={names} NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{nodes}] CPUs={cores} \\
   RealMemory=1000 Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP OverSubscribe=FORCE:8
 """
@@ -196,8 +199,8 @@ class Cluster:
             os.mknod(self.folder / f"dev/nvidia{minor}", 0o666 | stat.S_IFCHR,
                      os.makedev(NVIDIA, minor))
             (self.folder / f"dev/nvidia{minor}").chmod(0o666)
-        self.nodes = [Node(self, f"n{at + 1}", list(node), config)
-                      for at, node in enumerate(minors)]
+        self.nodes = [Node(self, name, list(node), config)
+                      for name, node in zip((N1, N2), minors)]
         self.accounting = accounting
         if accounting:
             more += ACCOUNTING.format(dbd=PORTS + 3)
@@ -210,7 +213,7 @@ class Cluster:
         counts = {len(node.minors) for node in self.nodes}
         check(len(counts) == 1, "both nodes have the same number of GPUs")
         write("slurm.conf", SLURM_CONF.format(
-            folder=self.folder, port=PORTS, nodes=f"{PORTS + 1}-{PORTS + 2}",
+            folder=self.folder, port=PORTS, names=f"{N1},{N2}", nodes=f"{PORTS + 1}-{PORTS + 2}",
             cores=os.cpu_count(), gpus=counts.pop(), more=more,
             tracks="cgroup" if cgroups else "linuxproc",
             tasks="task/cgroup" if cgroups else "task/none"))
@@ -343,8 +346,8 @@ class Cluster:
         """The ends of the logs, for who looks for a fault."""
         out = ""
         for path in sorted((self.folder / "log").iterdir()):
-            if path.name == "hooks" or path.name.startswith(("serve", "slurmd.n1.out",
-                                                             "slurmd.n2.out", "ctld.out")):
+            if path.name == "hooks" or path.name.startswith(("serve", f"slurmd.{N1}.out",
+                                                             f"slurmd.{N2}.out", "ctld.out")):
                 continue
             text = path.read_text(errors="replace").splitlines()[-lines:]
             out += "".join(f"\n  {path.name}: {line[:300]}" for line in text)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cluster import REPO, Cluster, why_not  # noqa: E402
+from cluster import N1, N2, REPO, Cluster, why_not  # noqa: E402
 
 
 OPTIONS = argparse.Namespace(build=REPO / "build/dev")
@@ -61,12 +61,12 @@ class OneGpu(Case):
 
     def run_job(self, *options, seconds=60):
         """A job on GPU 1 of node 2, beside one on GPU 0 that wishes nothing; its number."""
-        beside = self.cluster.submit(node="n2", seconds=seconds)
+        beside = self.cluster.submit(node=N2, seconds=seconds)
         self.cluster.until(lambda: self.cluster.state(beside) == "RUNNING", 10, "the first runs")
-        job = self.cluster.submit("--derate=0.1", *options, node="n2", seconds=seconds)
+        job = self.cluster.submit("--derate=0.1", *options, node=N2, seconds=seconds)
         self.cluster.until(lambda: self.cluster.hooks(job, "prolog"), 10, "the prolog")
         took = self.cluster.until(lambda: self.node.governed() == [1], GOVERNED_WITHIN,
-                                  f"GPU 1 of n2 is governed: {self.node.jobs()}")
+                                  f"GPU 1 of {N2} is governed: {self.node.jobs()}")
         self.assertEqual(self.cluster.nodes[0].governed(), [])
         print(f"governed after {took:.2f} s", file=sys.stderr)
         # A lock shows that it is not only reported.
@@ -104,16 +104,12 @@ class OneGpu(Case):
             job = self.run_job(seconds=60)
             self.cluster.until(lambda j=job: self.node.job(j), 5, "the account")
             time.sleep(1.5)  # derated has seen the job's control group
-            os.killpg(self.cluster.slurmd["n2"].pid, signal.SIGKILL)
-            self.cluster.slurmd["n2"].wait()
-            subprocess.run(["pkill", "-KILL", "-f", rf"slurmstepd: \[{job}\."], check=False)
-            subprocess.run(["pkill", "-KILL", "-f", f"{self.cluster.folder}/work.sh"], check=False)
-            subprocess.run(["pkill", "-KILL", "-f", "derate sim job GeMM -i 1"], check=False)
-            for path in Path("/sys/fs/cgroup").glob(f"*/slurm_n2/uid_0/job_{job}"):
-                remove_group(path)
+            os.killpg(self.cluster.slurmd[N2].pid, signal.SIGKILL)
+            self.cluster.slurmd[N2].wait()
+            kill_job(self.cluster, N2, job)
             self.restored()
-            self.cluster.start_slurmd("n2")
-            self.cluster.until(self.idle, 30, "n2 is back")
+            self.cluster.start_slurmd(N2)
+            self.cluster.until(self.idle, 30, f"{N2} is back")
             self.cluster.slurm("scancel", "-u", "root", code=None)
             time.sleep(3)
 
@@ -138,10 +134,28 @@ class OneGpu(Case):
             self.assertNotIn("Submitted", out)
 
     def test_options_of_nobody_are_written_in_the_account(self):
-        job = self.cluster.submit("--derate=0.1", node="n2", seconds=5, user=NOBODY)
+        job = self.cluster.submit("--derate=0.1", node=N2, seconds=5, user=NOBODY)
         self.cluster.until(lambda: self.node.job(job), 10, "its account")
         self.assertEqual(self.node.job(job)["job"]["uid"], NOBODY)
         self.cluster.until(lambda: self.cluster.state(job) == "COMPLETED", 30, "it has ended")
+
+
+def kill_job(cluster, node, job):
+    """Its processes, those that watch them, and its control groups."""
+    groups = list(Path("/sys/fs/cgroup").glob(f"*/slurm_{node}/uid_0/job_{job}"))
+    pids = {int(pid) for group in groups for path in group.rglob("cgroup.procs")
+            for pid in path.read_text().split()}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            line = Path(f"/proc/{name}/cmdline").read_text(errors="replace")
+            mine = str(cluster.folder) in Path(f"/proc/{name}/environ").read_text(errors="replace")
+            if mine and line.startswith(f"slurmstepd: [{job}."):
+                pids.add(int(name))
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for group in groups:
+        remove_group(group)
 
 
 def remove_group(path):
@@ -226,7 +240,7 @@ class Kinds(Case):
                              for account in node.jobs()), 1)
 
     def test_a_requeued_job_has_an_account_each_time(self):
-        job = self.cluster.submit("--derate=0.1", node="n1", seconds=30)
+        job = self.cluster.submit("--derate=0.1", node=N1, seconds=30)
         self.cluster.until(lambda: self.one.governed(), 10, "it is governed")
         time.sleep(2)
         self.cluster.slurm("scontrol", "requeue", job)
@@ -240,17 +254,17 @@ class Kinds(Case):
         self.assertEqual(self.one.governed(), [gpu["index"] for gpu in self.one.job(job)["gpus"]])
 
     def test_a_preempted_job_gives_its_gpus_back(self):
-        low = [self.cluster.submit("--derate=0.1", node="n2", seconds=60) for _ in range(2)]
+        low = [self.cluster.submit("--derate=0.1", node=N2, seconds=60) for _ in range(2)]
         self.cluster.until(lambda: self.two.governed() == [0, 1], 20, "both are governed")
         time.sleep(2)
-        urgent = self.cluster.submit("-p", "urgent", "--derate=off", node="n2", gpus=2, seconds=8)
+        urgent = self.cluster.submit("-p", "urgent", "--derate=off", node=N2, gpus=2, seconds=8)
         self.cluster.until(lambda: self.cluster.state(urgent) == "RUNNING", 60, "the urgent one")
         self.assertEqual(self.two.locked(), [])
         for job in low:
             self.assertTrue(self.two.job(job)["ended"])
 
     def test_a_suspended_jobs_gpus_are_released(self):
-        job = self.cluster.submit("--derate=0.1", node="n1", seconds=30)
+        job = self.cluster.submit("--derate=0.1", node=N1, seconds=30)
         self.cluster.until(lambda: self.one.governed(), 10, "it is governed")
         time.sleep(2)
         self.cluster.slurm("scontrol", "suspend", job)
@@ -261,7 +275,7 @@ class Kinds(Case):
         self.cluster.until(lambda: self.one.governed(), 8, "it is governed again")
 
     def test_nobody_governs_where_slurm_sets_clocks(self):
-        job = int(self.cluster.slurm("sbatch", "--parsable", "-o", "/dev/null", "-w", "n2", "-n1",
+        job = int(self.cluster.slurm("sbatch", "--parsable", "-o", "/dev/null", "-w", N2, "-n1",
                                      "--gres=gpu:1", "--derate=0.1", "--gpu-freq=low", "--wrap",
                                      "srun sleep 20").split(";")[0])
         self.cluster.until(lambda: "--gpu-freq" in (self.two.job(job) or {}).get("hands_off", ""),
@@ -286,7 +300,7 @@ class Kinds(Case):
     def test_a_comment_keeps_what_was_there(self):
         if not self.cluster.accounting:
             self.skipTest("no slurmdbd or MariaDB (scripts/setup --all)")
-        job = self.cluster.submit("-A", "a", node="n1", seconds=5)
+        job = self.cluster.submit("-A", "a", node=N1, seconds=5)
         self.cluster.until(lambda: self.cluster.state(job) == "RUNNING", 30, "it runs")
         self.cluster.slurm("scontrol", "update", f"JobId={job}", "AdminComment=site note")
         self.ended(job)
@@ -305,7 +319,7 @@ class Hostile(Case):
                  "SLURMD_NODENAME", "SPANK_DERATE", "SPANK_DERATE_POLICY", "SPANK_DERATE_JOB",
                  "SLURM_NODELIST", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_CONF"]
         out = {"SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "0", "SLURM_JOB_USER": "root",
-               "SLURM_JOB_GPUS": "0,1", "SLURMD_NODENAME": "n1", "SPANK_DERATE": "0.3"}
+               "SLURM_JOB_GPUS": "0,1", "SLURMD_NODENAME": N1, "SPANK_DERATE": "0.3"}
         out |= cluster.environment
         for name in draw.sample(names, draw.randrange(0, 5)):
             out[name] = draw.choice(junk)
@@ -315,7 +329,7 @@ class Hostile(Case):
         draw = random.Random(OPTIONS.hostile)
         with Cluster(OPTIONS.build) as cluster:
             node = cluster.nodes[0]
-            job = cluster.submit("--derate=0.1", node="n1", seconds=600)
+            job = cluster.submit("--derate=0.1", node=N1, seconds=600)
             cluster.until(lambda: node.governed() == [0], 10, "the job's GPU is governed")
             before = [each for each in node.jobs()]
             for number in range(OPTIONS.hostile):
@@ -338,7 +352,7 @@ class Hostile(Case):
                 environment = {
                     "SLURM_JOB_ID": str(number + 1), "SLURM_JOB_UID": str(NOBODY),
                     "SLURM_JOB_USER": "nobody", "SLURM_JOB_PARTITION": "p",
-                    "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "n1", "SPANK_DERATE": wish,
+                    "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": N1, "SPANK_DERATE": wish,
                     "SPANK_DERATE_POLICY": draw.choice(["", "assure", "max-freq", "nope", "a b",
                                                         "z" * 30000])} | cluster.environment
                 done = node.derate("slurm", "prolog", more=environment)
@@ -361,7 +375,7 @@ class Absent(Case):
                     os.killpg(node.daemon.pid, signal.SIGKILL)
                     node.daemon.wait()
                 begin = time.monotonic()
-                cluster.slurm("srun", "-w", "n1", "--gres=gpu:1", "--derate=on", "true")
+                cluster.slurm("srun", "-w", N1, "--gres=gpu:1", "--derate=on", "true")
                 took = time.monotonic() - begin
                 print(f"srun with derated {case}: {took:.2f} s", file=sys.stderr)
                 for hook in ("prolog", "epilog"):
@@ -445,7 +459,7 @@ class Times(Case):
         with Cluster(OPTIONS.build) as cluster:
             node = cluster.nodes[0]
             environment = {"SLURM_JOB_UID": "0", "SLURM_JOB_USER": "root", "SLURM_JOB_GPUS": "1",
-                           "SLURM_JOB_PARTITION": "p", "SLURMD_NODENAME": "n1",
+                           "SLURM_JOB_PARTITION": "p", "SLURMD_NODENAME": N1,
                            "SPANK_DERATE": "0.1"} | cluster.environment
 
             def seconds(*words):
@@ -474,7 +488,7 @@ class Times(Case):
                 for arm, text in arms.items():
                     conf.write_text(text)
                     begin = time.monotonic()
-                    cluster.slurm("srun", "-w", "n1", "-O", "-n", tasks, "true")
+                    cluster.slurm("srun", "-w", N1, "-O", "-n", tasks, "true")
                     taken[arm].append(time.monotonic() - begin)
             more = {arm: statistics.median(a - b for a, b in zip(times, taken["without"])) * 1e3
                     for arm, times in taken.items()}
@@ -489,24 +503,20 @@ class Orders(Case):
 
     def test_the_right_gpu_or_none(self):
         draw = random.Random(OPTIONS.orders)
-        for number in range(OPTIONS.orders):
+        for number in range((OPTIONS.orders + 1) // 2):  # each node has an order of its own
             minors = [draw.sample(range(4), 4), draw.sample(range(4, 8), 4)]
             gres = [draw.sample(node, 4) for node in minors]
             constrain = number % 3 != 2
             with self.subTest(minors=minors, gres=gres, constrain=constrain):
                 with Cluster(OPTIONS.build, minors=minors, gres=gres,
                              constrain=constrain) as cluster:
-                    self.check(cluster, constrain)
+                    jobs = [cluster.submit("--derate=0.1", gpus=2, seconds=8, node=node.name)
+                            for node in cluster.nodes]
+                    for job, node in zip(jobs, cluster.nodes):
+                        self.check(cluster, job, node, constrain)
 
-    def check(self, cluster, constrain):
-        job = cluster.submit("--derate=0.1", gpus=2, seconds=8)
-        node = None
-
-        def found():
-            nonlocal node
-            node = next((each for each in cluster.nodes if each.job(job)), None)
-            return node
-        cluster.until(found, 10, "the account of the job")
+    def check(self, cluster, job, node, constrain):
+        cluster.until(lambda: node.job(job), 10, "the account of the job")
         account = node.job(job)
         if constrain:
             # The job works on the GPUs whose device files it can open.
