@@ -27,8 +27,7 @@ Environment environment_in(std::string_view text) {
   std::map<std::string, std::string> variables;
   for (const std::string_view entry : split(text, '\0')) {
     const std::size_t at = entry.find('=');
-    if (at != std::string_view::npos)
-      variables.emplace(entry.substr(0, at), entry.substr(at + 1));
+    if (at != std::string_view::npos) variables.emplace(entry.substr(0, at), entry.substr(at + 1));
   }
   return [variables](const char* name) -> std::optional<std::string> {
     const auto at = variables.find(name);

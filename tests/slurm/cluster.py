@@ -15,7 +15,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent.parent
 NVIDIA = 195  # the major number of the driver's device files
-# Two runs beside each other have nodes and ports of their own.
+# Two runs at the same time have nodes and ports of their own.
 LANE = int(os.environ.get("DERATE_SLURM_LANE", "0"))
 N1, N2 = ("n1", "n2") if LANE == 0 else ("m1", "m2")
 PORTS = 16817 + 10 * LANE  # and those after it
