@@ -56,13 +56,15 @@ void JobMeter::set_holders(const std::string& uuid, const std::set<Holder>& hold
 }
 
 void JobMeter::settle() {
-  for (auto& [uuid, gpu] : gpus_)
+  for (auto& [uuid, of] : gpus_) {
+    Gpu& gpu = of;
     std::erase_if(gpu.ended, [&](const Interval& interval) {
       const bool late = clock_.now() - interval.ended >= kPatience;
       const auto window = energy_.take_own(interval.window, late);
       if (window) book(gpu, interval.holders, *window);
       return window.has_value();
     });
+  }
 }
 
 void JobMeter::book(Gpu& gpu, const std::set<Holder>& holders, const WindowEnergy& window) const {
