@@ -229,6 +229,16 @@ std::vector<Row> safety_rows() {
   };
 }
 
+// Whether a scheduler's job may have the GPU governed that is only observed.
+std::string job_of(Scene& scene) {
+  AllocationBegin request{.job = {.id = "7", .uid = 1000, .account = "a", .partition = "p"},
+                          .gpus = {scene.uuid_of(2)}};
+  request.governed = true;
+  request.policy = "max-freq";
+  const Json answer = parse_json(scene.ask(request_text(request)));
+  return answer["gpus"][0].value("governed", false) ? "governed" : answer["gpus"][0].dump();
+}
+
 std::vector<Row> service_rows() {
   return {
       {"promise.max_delta", [](auto& s) { s.max_delta = 0.2; },
@@ -253,6 +263,10 @@ std::vector<Row> service_rows() {
       {"run.policies", [](auto& s) { s.run.policies = "geepafs"; },
        [](auto& scene) { return run_of(scene, "geepafs"); },
        [](auto& s) { s.run.users = "everyone"; }},
+      {"scheduler.users", [](auto& s) { s.scheduler.users = "root"; }, job_of},
+      {"scheduler.accounts", [](auto& s) { s.scheduler.accounts = "b, c"; }, job_of},
+      {"scheduler.partitions", [](auto& s) { s.scheduler.partitions = "q"; }, job_of},
+      {"scheduler.policies", [](auto& s) { s.scheduler.policies = "assure"; }, job_of},
       {"tune.users", [](auto& s) { s.tune_users = "everyone"; }, trial},
       {"tune.lease_s", [](auto& s) { s.tune_lease_s = 5; }, forgotten_trial},
       {"attribute.enabled", [](auto& s) { s.attribute = false; },
