@@ -134,10 +134,10 @@ class Fleet : public TunedGpus {
   void start_readings();
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
-  // A request for the GPU at `at` to be governed by a policy, or to be only observed; it outlives a
-  // pause, a reload and a lost GPU. A sentence that says what was done; where it fails the GPU is
-  // governed as before. Errors: busy where decide() refuses it, invalid_argument. One that has an
-  // end is followed by what was assigned before.
+  // Takes a request for the GPU at `at` to be governed by a policy, or to be only observed, and
+  // returns a sentence that says what was done. The request outlives a pause, a reload and a lost
+  // GPU. If it has an end, the assignment before it comes back then. If it fails, the GPU is
+  // governed as before. Errors: busy where decide() refuses it, invalid_argument.
   Result<std::string> assign(std::size_t at, Assignment request);
   // What is assigned unconfirmed and has not ended; null: nothing is.
   const Assignment* unconfirmed(std::size_t at) const;
