@@ -78,5 +78,22 @@ TEST(Assignments, ANewOriginNeedsNoOtherCode) {
   EXPECT_EQ(winner_of(all, kNow + 2min), "root");
 }
 
+// A name that is no policy would be refused at each request.
+TEST(PolicySettings, ListsOfPoliciesNameOnlyThoseThatAre) {
+  const std::pair<const char*, std::string& (*)(Settings&)> lists[] = {
+      {"run.policies", [](Settings& s) -> std::string& { return s.run.policies; }},
+      {"scheduler.policies", [](Settings& s) -> std::string& { return s.scheduler.policies; }}};
+  for (const auto& [key, list] : lists) {
+    Settings settings;
+    list(settings) = "assure, , max-freq";
+    EXPECT_TRUE(check_policy_settings(settings).ok()) << key;
+    list(settings) = "assure, asure";
+    const auto checked = check_policy_settings(settings);
+    ASSERT_FALSE(checked.ok()) << key;
+    EXPECT_NE(checked.error().message.find(key), std::string::npos) << checked.error().message;
+    EXPECT_NE(checked.error().message.find("asure"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace derate

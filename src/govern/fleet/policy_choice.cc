@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "attrib/gpu_attribution.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -60,9 +62,12 @@ Result<void> check_policy_settings(const Settings& settings) {
   };
   if (const auto policy = pick_policy(settings.policy); !policy.ok())
     return wrong_setting(settings, "governor.policy", policy.error());
-  for (const std::string_view name : split(settings.run.policies, ','))
-    if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
-      return wrong_setting(settings, "run.policies", policy.error());
+  const std::pair<const char*, const std::string&> lists[] = {
+      {"run.policies", settings.run.policies}, {"scheduler.policies", settings.scheduler.policies}};
+  for (const auto& [key, list] : lists)
+    for (const std::string_view name : split(list, ','))
+      if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
+        return wrong_setting(settings, key, policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);
     if (!info.ok()) return bad(setting.where, info.error());
