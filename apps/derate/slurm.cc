@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/safe_path.h"
+#include "base/text.h"
 #include "base/when.h"
 #include "command_options.h"
 #include "config/paths.h"

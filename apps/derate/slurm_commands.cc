@@ -36,7 +36,7 @@ Result<std::string> slurm_command(const std::vector<std::string>& command, Durat
 }
 
 SlurmNodeQuery slurm_node_query(const std::string& node) {
-  constexpr Duration kPatience = std::chrono::milliseconds(800);  // within that of a hook
+  static constexpr Duration kPatience = std::chrono::milliseconds(800);  // within that of a hook
   const char* const config = std::getenv("SLURM_CONF");
   return {.config = config != nullptr ? config : "/etc/slurm/slurm.conf",
           .node = node,
