@@ -83,12 +83,17 @@ bool sets_clocks(const std::string& step, const std::string& proc) {
   });
 }
 
-// "-N n2" of a slurmd that shares the machine with others; empty: it has no such option.
-std::string node_of(const std::string& command_line) {
+// Whether this is the command line of the node's slurmd. One that shares the machine with others
+// has "-N n2". A process that has ended has no command line, also while its parent has not waited
+// for it; with -C, -G or -V (slurmd(8)) it prints something and ends.
+bool is_slurmd_of(const std::string& node, const std::string& command_line) {
   const auto words = split(command_line, '\0');
-  for (std::size_t at = 0; at + 1 < words.size(); ++at)
-    if (words[at] == "-N") return std::string(words[at + 1]);
-  return "";
+  const auto has = [&](std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  if (command_line.empty() || has("-C") || has("-G") || has("-V")) return false;
+  const auto option = std::find(words.begin(), words.end(), "-N");
+  return option == words.end() || option + 1 == words.end() || option[1] == node;
 }
 
 bool slurmd_runs(const std::string& node, const std::string& proc) {
@@ -98,8 +103,7 @@ bool slurmd_runs(const std::string& node, const std::string& proc) {
     const auto process = text ? parse_proc_stat(*text) : std::nullopt;
     if (!process || process->name != "slurmd") continue;
     const auto line = read_proc_file(proc, *pid, "cmdline");
-    const std::string of = line ? node_of(*line) : "";
-    if (of.empty() || of == node) return true;
+    if (line && is_slurmd_of(node, *line)) return true;
   }
   return false;
 }

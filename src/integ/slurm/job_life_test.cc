@@ -83,6 +83,11 @@ TEST(JobLife, ASlurmdOfTheNodeIsFound) {
   EXPECT_TRUE(process("slurmd", std::string("slurmd\0-N\0n2\0", 13)));
   EXPECT_FALSE(process("slurmd", std::string("slurmd\0-N\0n1\0", 13)));
   EXPECT_FALSE(process("slurmstepd", std::string("slurmd\0", 7)));
+  EXPECT_FALSE(process("slurmd", ""));  // killed, and nobody has waited for it
+  EXPECT_FALSE(process("slurmd", std::string("slurmd\0-G\0", 10)));
+  EXPECT_FALSE(process("slurmd", std::string("slurmd\0-N\0n2\0-C\0", 16)));
+  std::filesystem::remove(bench.folder.file("proc/41/cmdline"));  // it ended between two reads
+  EXPECT_FALSE(bench.look("7").slurmd_runs);
 }
 
 TEST(JobLife, AStepThatSetsClocksIsKnownByItsTasks) {
