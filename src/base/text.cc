@@ -58,6 +58,28 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+std::set<std::string> split_names(std::string_view list) {
+  std::set<std::string> out;
+  for (const std::string_view each : split(list, ','))
+    if (const auto name = trim(each); !name.empty()) out.emplace(name);
+  return out;
+}
+
+bool is_dns_subdomain(std::string_view text) {
+  constexpr std::size_t kLongest = 253, kLongestLabel = 63;
+  const auto is_alphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  const auto labels = split(text, '.');
+  return text.size() <= kLongest &&
+         std::all_of(labels.begin(), labels.end(), [&](std::string_view label) {
+           return !label.empty() && label.size() <= kLongestLabel &&
+                  is_alphanumeric(label.front()) && is_alphanumeric(label.back()) &&
+                  std::all_of(label.begin(), label.end(),
+                              [&](char c) { return is_alphanumeric(c) || c == '-'; });
+         });
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
   const auto first = text.find_first_not_of(kBlank);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,13 @@ namespace derate {
 
 // The parts of `text` between separators; one empty part for an empty text.
 std::vector<std::string_view> split(std::string_view text, char separator);
+
+// The names in a comma-separated list, without blanks around them and without empty ones.
+std::set<std::string> split_names(std::string_view list);
+
+// Whether Kubernetes takes the text as the name of a pod or a node, or before the slash of an
+// annotation's key: a DNS subdomain (RFC 1123) of lower-case letters, digits, '-' and '.'.
+bool is_dns_subdomain(std::string_view text);
 
 // Without blanks, tabs and carriage returns at both ends.
 std::string_view trim(std::string_view text);

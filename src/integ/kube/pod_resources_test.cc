@@ -128,9 +128,9 @@ TEST(PodResources, ErrorsSayWhatIsWrong) {
     const auto devices = parse_pod_resources(message);
     return devices.ok() ? "" : devices.error().message;
   };
-  EXPECT_EQ(error("\x0a\x05x"), "pod-resources answer: a field of 5 bytes where 1 are left");
+  EXPECT_EQ(error("\x0a\x05x"), "pod-resources answer: the last 3 bytes are no whole field");
   EXPECT_EQ(error("\x0b"), "pod-resources answer: a field of kind 3, allowed are 0, 1, 2 and 5");
-  EXPECT_EQ(error("\x08"), "pod-resources answer: cut off in a number");
+  EXPECT_EQ(error("\x08"), "pod-resources answer: the last 1 bytes are no whole field");
   EXPECT_EQ(error(std::string("\x00\x00", 2)), "pod-resources answer: a field of number 0");
   EXPECT_EQ(error("\x08" + std::string(11, '\xff')),
             "pod-resources answer: a number of more than 64 bits");

@@ -32,9 +32,12 @@ constexpr std::size_t kMostOther = 1 << 20;
 struct State {
   std::string out;  // the request, prefix and all
   std::size_t sent = 0;
-  std::string answer;
+  std::string prefix;        // of the answer
+  std::size_t answered = 0;  // bytes of the message
   std::size_t most_bytes = 0;
+  TakePiece take;
   std::string http_status, grpc_status, grpc_message;
+  std::optional<Error> refused;  // by `take`
   bool closed = false, too_long = false;
 };
 
@@ -67,10 +70,16 @@ int on_header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t* name, 
 int on_data(nghttp2_session*, std::uint8_t, std::int32_t, const std::uint8_t* data,
             std::size_t size, void* user) {
   auto& state = *static_cast<State*>(user);
-  state.too_long = state.answer.size() + size > state.most_bytes + kPrefix;
+  std::string_view piece(reinterpret_cast<const char*>(data), size);
+  const std::size_t of_prefix = std::min(piece.size(), kPrefix - state.prefix.size());
+  state.prefix.append(piece.substr(0, of_prefix));
+  piece.remove_prefix(of_prefix);
+  state.answered += piece.size();
+  state.too_long = state.answered > state.most_bytes;
   if (state.too_long) return NGHTTP2_ERR_CALLBACK_FAILURE;
-  state.answer.append(reinterpret_cast<const char*>(data), size);
-  return 0;
+  if (piece.empty() || state.prefix[0] != 0) return 0;  // what is compressed is refused at the end
+  if (auto taken = state.take(piece); !taken.ok()) state.refused = std::move(taken).error();
+  return state.refused ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
 
 int on_close(nghttp2_session*, std::int32_t, std::uint32_t, void* user) {
@@ -202,6 +211,7 @@ Result<bool> receive_some(const UnaryCall& what, int fd, nghttp2_session& sessio
   received += static_cast<std::size_t>(got);
   const auto used =
       nghttp2_session_mem_recv(&session, buffer.data(), static_cast<std::size_t>(got));
+  if (state.refused) return *state.refused;
   if (state.too_long || received > state.most_bytes + kMostOther)
     return Error{Errc::bad_data, fmt::format("an answer of more than {} bytes", what.most_bytes)};
   if (used < 0) return failed(static_cast<int>(used));
@@ -223,35 +233,38 @@ Result<void> exchange(const UnaryCall& what, State& state, const Clock& clock) {
   return {};
 }
 
-// The message in what was answered.
-Result<std::string> unframed(const State& state) {
+// Whether a message was answered, and the whole of it.
+Result<void> check_answer(const State& state) {
   if (state.http_status != "200")
     return Error{Errc::bad_data,
                  fmt::format("HTTP status '{}', allowed is 200", state.http_status)};
+  if (state.grpc_status == "12")  // UNIMPLEMENTED
+    return Error{Errc::not_supported, "it is not implemented there"};
   if (state.grpc_status != "0")
     return Error{Errc::query_failed,
                  fmt::format("gRPC status '{}' {}", state.grpc_status, state.grpc_message)};
-  const std::string_view answer = state.answer;
-  if (answer.size() < kPrefix) return Error{Errc::bad_data, "an answer without a message"};
-  if (answer[0] != 0) return Error{Errc::bad_data, "a compressed message, which nobody asked for"};
+  const std::string_view prefix = state.prefix;
+  if (prefix.size() < kPrefix) return Error{Errc::bad_data, "an answer without a message"};
+  if (prefix[0] != 0) return Error{Errc::bad_data, "a compressed message, which nobody asked for"};
   std::size_t size = 0;
-  for (const char byte : answer.substr(1, 4)) size = size << 8 | static_cast<std::uint8_t>(byte);
-  if (size != answer.size() - kPrefix)
-    return Error{Errc::bad_data, fmt::format("a message of {} bytes where {} are told",
-                                             answer.size() - kPrefix, size)};
-  return std::string(answer.substr(kPrefix));
+  for (const char byte : prefix.substr(1)) size = size << 8 | static_cast<std::uint8_t>(byte);
+  if (size != state.answered)
+    return Error{Errc::bad_data, fmt::format("a message of {} bytes, and its prefix says {}",
+                                             state.answered, size)};
+  return {};
 }
 
 }  // namespace
 
 bool can_call() { return true; }
 
-Result<std::string> call(const UnaryCall& what, const Clock& clock) {
+Result<void> call(const UnaryCall& what, const TakePiece& take, const Clock& clock) {
   State state;
   state.out = framed(what.request);
   state.most_bytes = what.most_bytes;
+  state.take = take;
   TRY(exchange(what, state, clock).with(what.method));
-  return unframed(state).with(what.method);
+  return check_answer(state).with(what.method);
 }
 
 }  // namespace derate
@@ -262,10 +275,24 @@ namespace derate {
 
 bool can_call() { return false; }
 
-Result<std::string> call(const UnaryCall& what, const Clock&) {
+Result<void> call(const UnaryCall& what, const TakePiece&, const Clock&) {
   return Error{Errc::not_supported, what.method + ": Derate was built without libnghttp2"};
 }
 
 }  // namespace derate
 
 #endif
+
+namespace derate {
+
+Result<std::string> call(const UnaryCall& what, const Clock& clock) {
+  std::string out;
+  const auto take = [&out](std::string_view piece) {
+    out += piece;
+    return Result<void>();
+  };
+  TRY(call(what, take, clock));
+  return out;
+}
+
+}  // namespace derate

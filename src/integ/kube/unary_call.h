@@ -4,6 +4,7 @@
 // HTTP/2 is libnghttp2's (190 kB).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -27,7 +28,12 @@ bool can_call();
 // The message that was answered. Errors: not_found when there is no such socket, no_permission, io
 // when nobody listens (yet) or the connection ends, query_failed when it takes too long or the
 // status is not OK, bad_data for what is no gRPC or too long, interrupted by stop_fd, not_supported
-// without libnghttp2.
+// where the server does not have the method, and without libnghttp2.
 Result<std::string> call(const UnaryCall& what, const Clock& clock);
+
+// The same with the message in pieces as they come, so that no large answer has to be held. A call
+// that fails may have given pieces. Errors: those of `take` as well, which end the call.
+using TakePiece = std::function<Result<void>(std::string_view piece)>;
+Result<void> call(const UnaryCall& what, const TakePiece& take, const Clock& clock);
 
 }  // namespace derate
