@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "govern/lease.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
+#include "integ/kube/pod_request_watch.h"
 #include "integ/runtime_power.h"
 #include "integ/slurm/job_life.h"
 #include "service/loop/event_loop.h"
@@ -63,6 +65,22 @@ HistoryService::Options history_options(const Settings& settings) {
   return out;
 }
 
+// Empty: annotations are not read.
+std::function<PodRequests()> pod_requests(const Settings& settings, const Log& log) {
+  if (settings.kubernetes.pods_socket.empty() || settings.pod_resources.empty()) return {};
+  struct Watch {
+    SystemClock clock;
+    PodRequestWatch pods;
+    Watch(PodSources sources, const Log& its_log) : pods(std::move(sources), clock, its_log) {}
+  };
+  const auto watch =
+      std::make_shared<Watch>(PodSources{.pods_socket = settings.kubernetes.pods_socket,
+                                         .resources_socket = settings.pod_resources,
+                                         .prefix = settings.kubernetes.prefix},
+                              log);
+  return [watch] { return watch->pods.latest(); };
+}
+
 WorkerOptions worker_options(const DaemonOptions& options, const Settings& settings,
                              GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
@@ -89,6 +107,7 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
     const auto seen = look_at_slurm_job({job.id, job.uid, job.node}, "/sys/fs/cgroup", "/proc");
     return JobLook{seen.lives, seen.suspended, seen.sets_clocks, seen.slurmd_runs};
   };
+  out.pods.pods = pod_requests(settings, log);
   const PowerFiles files = power_files();
   out.bus_ids = nvidia_bus_ids(files);
   out.sleep.read = [files](const std::vector<std::string>& bus_ids, AskDriver ask) {

@@ -22,7 +22,7 @@ Duration held_for(const Settings& settings) {
 }
 
 TuneRules tune_rules(const Settings& settings) {
-  return {settings.tune_users == "everyone", from_seconds(settings.tune_lease_s)};
+  return {settings.tune.users == "everyone", from_seconds(settings.tune.lease_s)};
 }
 
 template <class Options>
@@ -76,6 +76,15 @@ bool has_entries(const FleetOptions& fleet) {
   return !left.ok() || !left->entries.empty();
 }
 
+// Known while energy is attributed, which reads the instances.
+InstanceGpus instance_gpus(const TenantRows& rows) {
+  InstanceGpus out;
+  for (const auto& [uuid, instances] : rows.instances())
+    for (const GpuInstance& instance : instances)
+      if (!instance.uuid.empty()) out[instance.uuid] = uuid;
+  return out;
+}
+
 TuneGpu tune_gpu(const Capability& capability) {
   const ChipFacts* facts = facts_of_product(capability.id.name);
   // What was learned on a simulated GPU is never taken for real.
@@ -127,6 +136,7 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
            all.log_),
       allocations(all.clock_, all.desk_.operators, all.desk_.clients, energy, all.fleet_,
                   allocation_options(options)),
+      pods(all.clock_, all.fleet_, logging_to(options, options.pods)),
       forecasts(all.clock_, all.fleet_, all.desk_.clients),
       advice(all.clock_, all.fleet_, all.desk_.clients),
       attribution(all.clock_,
@@ -265,6 +275,7 @@ void Worker::round() {
                                          work_.tracker, fleet_.gpus()));
   answers_.runs.step();
   answers_.allocations.step();
+  answers_.pods.step(instance_gpus(records_.tenants));
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : records_.history.take_wanted())
     fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
@@ -435,6 +446,7 @@ void Worker::take_settings() {
   answers_.tune.rules(tune_rules(settings));
   answers_.runs.rules(request_rules(origins::run, settings));
   answers_.allocations.rules(request_rules(origins::job, settings), settings.scheduler);
+  answers_.pods.rules(request_rules(origins::pod, settings), settings.kubernetes);
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
   records_.history.rules(settings);
 }

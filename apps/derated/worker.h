@@ -34,6 +34,7 @@
 #include "service/records/snapshot.h"
 #include "service/records/state_file.h"
 #include "service/scheduler/allocation_service.h"
+#include "service/scheduler/pod_wishes.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
 #include "service/workloads/step_watch.h"
@@ -49,6 +50,7 @@ struct WorkerOptions {
   WorkloadTracker::Options tracker = {};            // its log is the fleet's
   AttributionService::Options attribution = {};     // without a namer nothing is attributed
   AllocationService::Options allocations = {};      // its log is the fleet's
+  PodWishes::Options pods = {};                     // its log, too; without pods none has a say
   HistoryService::Options history = {};             // its log is the fleet's
   EventLog::Options events = {};                    // its log, too; the history keeps them
   ConfigSource config = {};                         // of the settings; empty: of no file
@@ -159,6 +161,7 @@ class Worker {
     TuneService tune;
     RunService runs;
     AllocationService allocations;
+    PodWishes pods;
     ForecastService forecasts;
     AdviceService advice;
     AttributionService attribution;

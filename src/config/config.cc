@@ -131,10 +131,10 @@ Result<void> check_words(const Settings& s) {
     return together(
         s, {"governor.on_drift"},
         fmt::format("on_drift \"{}\": allowed are \"reassert\", \"yield\"", s.on_drift));
-  if (s.tune_users != "root" && s.tune_users != "everyone")
+  if (s.tune.users != "root" && s.tune.users != "everyone")
     return together(
         s, {"tune.users"},
-        fmt::format("[tune] users \"{}\": allowed are \"root\", \"everyone\"", s.tune_users));
+        fmt::format("[tune] users \"{}\": allowed are \"root\", \"everyone\"", s.tune.users));
   if (s.api_admins == "everyone")
     return together(s, {"api.admins"},
                     "[api] admins \"everyone\": allowed are \"root\" and a group");

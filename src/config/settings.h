@@ -49,6 +49,14 @@ struct SchedulerSettings {
   std::string policies = "assure, max-freq";
 };
 
+// [kubernetes], whose pods may have their GPUs governed as their annotations request.
+struct KubernetesSettings {
+  std::string pods_socket = "/var/lib/kubelet/pods-api/pods-api.sock";
+  std::string prefix = "derate.dev";
+  std::string namespaces;
+  std::string policies = "assure, max-freq";
+};
+
 // How derated reads GPUs that it only observes.
 struct ObserverSettings {
   double every_s = 0.1;
@@ -77,8 +85,11 @@ struct Settings {
   double max_delta = 0.3;
   RunSettings run;
   SchedulerSettings scheduler;
-  std::string tune_users = "root";
-  double tune_lease_s = 60;
+  KubernetesSettings kubernetes;
+  struct {
+    std::string users = "root";
+    double lease_s = 60;
+  } tune;
   bool attribute = true;
   std::string attribute_method;
   std::string idle_rule = "unallocated";
@@ -139,14 +150,33 @@ void visit_scheduler(auto& s, auto&& visit) {
             s.scheduler.policies);
 }
 
+// The section [kubernetes].
+void visit_kubernetes(auto& s, auto&& visit) {
+  const Section at_start{"kubernetes", visit, Scope::start};
+  at_start("pods_socket", "",
+           "the kubelet's socket of the Pods API, or that of `derate-agent --pods`, which has the "
+           "annotations of this node's pods; empty: not read",
+           s.kubernetes.pods_socket);
+  at_start("prefix", "", "of the annotations' keys, before the slash", s.kubernetes.prefix);
+  const Section kubernetes{"kubernetes", visit, Scope::service};
+  kubernetes("namespaces", "",
+             "the namespaces whose pods may have their GPUs governed by annotations, "
+             "comma-separated; empty: all",
+             s.kubernetes.namespaces);
+  kubernetes("policies", "",
+             "the policies that they may choose from, comma-separated; none loses more than "
+             "promise.max_delta, or than what governs the GPU already",
+             s.kubernetes.policies);
+}
+
 // The section [tune].
 void visit_tuning(auto& s, auto&& visit) {
   const Section tune{"tune", visit, Scope::service};
   tune("users", "",
        "who may have limits and clocks turned for a trial: root (and the daemon's own user) or "
        "everyone who has a process on its GPUs; others are measured and get batch sizes",
-       s.tune_users);
-  tune("lease_s", "s", "a trial whose client is silent for longer is given up", s.tune_lease_s, 1,
+       s.tune.users);
+  tune("lease_s", "s", "a trial whose client is silent for longer is given up", s.tune.lease_s, 1,
        86400);
 }
 
@@ -296,6 +326,7 @@ void visit_settings(auto& s, auto&& visit) {
           s.max_delta, 0, 0.5);
   visit_runs(s, visit);
   visit_scheduler(s, visit);
+  visit_kubernetes(s, visit);
   visit_tuning(s, visit);
   visit_attribution(s, visit);
   visit_api(s, visit);

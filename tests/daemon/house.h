@@ -53,7 +53,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   static constexpr Duration kStuck = std::chrono::seconds(2);
 
   HouseDevice(SimGpu& gpu, Clock& clock, int index, GpuTrouble& trouble)
-      : clock_(clock), inner_(gpu, clock, index), trouble_(trouble) {
+      : clock_(clock), gpu_(gpu), inner_(gpu, clock, index), trouble_(trouble) {
     ++trouble_.open;
     ++trouble_.opened;
     capability_ = inner_.capability();
@@ -94,6 +94,12 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     if (trouble_.fails_to_list) return Error{Errc::query_failed, "no list of processes"};
     if (trouble_.processes && !trouble_.faults.gpu_lost) return *trouble_.processes;
     return device.processes();
+  }
+  // With MIG as the simulation has it; the troubles of readings and lists are not in it.
+  Result<Tenancy> tenancy() override {
+    if (!gpu_.mig()) return TelemetrySource::tenancy();
+    if (trouble_.hangs) return stuck();
+    return now().tenancy();
   }
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override {
     if (trouble_.hangs) return stuck();
@@ -157,6 +163,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     return inner_;
   }
   Clock& clock_;
+  const SimGpu& gpu_;
   SimDevice inner_;
   Capability capability_;
   bool dead_ = false;
@@ -204,6 +211,7 @@ class House {
     };
     options.attribution = attribution;
     options.allocations = allocations;
+    options.pods = pods;
     options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.tracker = tracker;
@@ -292,6 +300,7 @@ class House {
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none
   AllocationService::Options allocations = {};   // kept nowhere
+  PodWishes::Options pods = {};                  // none
   ConfigSource config = {};                      // of no file
   GpuSleepOptions sleep = {};                    // without a reader: no GPU is left asleep
   std::vector<std::string> bus_ids = {};

@@ -66,6 +66,7 @@ struct Scene : House {
       return std::vector<RuntimePower>(ids.size(), RuntimePower::on);
     };
     sleep.where = BackgroundWorker::Where::at_once;
+    pods.pods = [this] { return requests; };
     start(settings);
     EXPECT_EQ(told_ok(R"({"command":"policy-set","policy":"max-freq","gpus":"1"})"), true);
     run(3s);
@@ -80,6 +81,7 @@ struct Scene : House {
   Json client(const Json& request) { return parse_json(call(1, json_text(request))); }
 
   std::array<Seen, 3> seen;
+  PodRequests requests;  // of pods
 };
 
 // In what it lets the scene do it shows a setting.
@@ -239,6 +241,18 @@ std::string job_of(Scene& scene) {
   return answer["gpus"][0].value("governed", false) ? "governed" : answer["gpus"][0].dump();
 }
 
+// Whether a pod's annotation governs the GPU that is only observed.
+std::string pod_of(Scene& scene) {
+  const PodName name{.name_space = "lab", .pod = "train"};
+  scene.requests = std::make_shared<const std::vector<PodRequest>>(
+      std::vector<PodRequest>{{.name = name,
+                               .uid = "u",
+                               .devices = {{name, "main", "nvidia.com/gpu", scene.uuid_of(2)}},
+                               .wish = {.policy = "max-freq"}}});
+  scene.run(2s);
+  return scene.worker->fleet().find(scene.uuid_of(2))->policy() != nullptr ? "governed" : "not";
+}
+
 std::vector<Row> service_rows() {
   return {
       {"promise.max_delta", [](auto& s) { s.max_delta = 0.2; },
@@ -267,8 +281,12 @@ std::vector<Row> service_rows() {
       {"scheduler.accounts", [](auto& s) { s.scheduler.accounts = "b, c"; }, job_of},
       {"scheduler.partitions", [](auto& s) { s.scheduler.partitions = "q"; }, job_of},
       {"scheduler.policies", [](auto& s) { s.scheduler.policies = "assure"; }, job_of},
-      {"tune.users", [](auto& s) { s.tune_users = "everyone"; }, trial},
-      {"tune.lease_s", [](auto& s) { s.tune_lease_s = 5; }, forgotten_trial},
+      {"kubernetes.namespaces", [](auto& s) { s.kubernetes.namespaces = "prod"; }, pod_of},
+      {"kubernetes.policies", [](auto& s) { s.kubernetes.policies = "assure"; }, pod_of},
+      {"kubernetes.pods_socket", [](auto& s) { s.kubernetes.pods_socket = ""; }, {}},
+      {"kubernetes.prefix", [](auto& s) { s.kubernetes.prefix = "gpu.example.org"; }, {}},
+      {"tune.users", [](auto& s) { s.tune.users = "everyone"; }, trial},
+      {"tune.lease_s", [](auto& s) { s.tune.lease_s = 5; }, forgotten_trial},
       {"attribute.enabled", [](auto& s) { s.attribute = false; },
        [](auto& scene) {
          return scene.client({{"command", "attribution"}})["enabled"].dump();

@@ -13,7 +13,7 @@ class WorkerTune : public testing::Test {
  protected:
   explicit WorkerTune(int gpus = 1) : house(gpus) {
     for (int i = 0; i < gpus; ++i) house.work(i, "GeMM");
-    settings.tune_lease_s = 30;
+    settings.tune.lease_s = 30;
     house.start(settings);
     house.run(2s);
   }

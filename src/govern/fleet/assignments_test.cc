@@ -82,7 +82,8 @@ TEST(Assignments, ANewOriginNeedsNoOtherCode) {
 TEST(PolicySettings, ListsOfPoliciesNameOnlyThoseThatAre) {
   const std::pair<const char*, std::string& (*)(Settings&)> lists[] = {
       {"run.policies", [](Settings& s) -> std::string& { return s.run.policies; }},
-      {"scheduler.policies", [](Settings& s) -> std::string& { return s.scheduler.policies; }}};
+      {"scheduler.policies", [](Settings& s) -> std::string& { return s.scheduler.policies; }},
+      {"kubernetes.policies", [](Settings& s) -> std::string& { return s.kubernetes.policies; }}};
   for (const auto& [key, list] : lists) {
     Settings settings;
     list(settings) = "assure, , max-freq";

@@ -711,6 +711,7 @@ Result<std::string> Fleet::release(std::size_t at, std::string who) {
   assignments_.put(gpu.uuid(),
                    {.origin = origins::command, .who = std::move(who), .why = "released"});
   assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
+  assignments_.withdraw(gpu.uuid(), origins::pod);
   assignments_.withdraw(gpu.uuid(), origins::job);
   assignments_.withdraw(gpu.uuid(), origins::run);
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};

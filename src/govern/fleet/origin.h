@@ -1,7 +1,7 @@
 // Table of the origins of requests for GPUs from outside, a row each: configuration, command,
-// unconfirmed command, a scheduler's job, run, tuning. Which of several has a GPU is decided by the
-// rank (Assignments::winner), what becomes of a request by decide() in assignments.h, and the users
-// that may make one by the operations' roles and service/answers/request_rules.h.
+// unconfirmed command, pod, a scheduler's job, run, tuning. Which of several has a GPU is decided
+// by the rank (Assignments::winner), what becomes of a request by decide() in assignments.h, and
+// the users that may make one by the operations' roles and service/answers/request_rules.h.
 #pragma once
 
 #include <compare>
@@ -44,13 +44,15 @@ inline constexpr OriginRow kOrigins[] = {
     {"configuration", "", 0},
     {"command", "policy set", 10},
     {"unconfirmed", "policy set", 20, OriginRow::Asker::operators, OriginRow::Behind::refused},
+    {"pod", "annotations of a pod", 24, OriginRow::Asker::users},
     {"job", "a scheduler's job", 25, OriginRow::Asker::users},
     {"run", "derate run", 30, OriginRow::Asker::users},
     {"tuning", "tuned for a job", 40, OriginRow::Asker::users},
 };
 namespace origins {
 inline constexpr RequestOrigin configuration{kOrigins[0]}, command{kOrigins[1]},
-    unconfirmed{kOrigins[2]}, job{kOrigins[3]}, run{kOrigins[4]}, tuning{kOrigins[5]};
+    unconfirmed{kOrigins[2]}, pod{kOrigins[3]}, job{kOrigins[4]}, run{kOrigins[5]},
+    tuning{kOrigins[6]};
 }  // namespace origins
 
 }  // namespace derate

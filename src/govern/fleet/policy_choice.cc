@@ -30,6 +30,21 @@ Result<void> check_attribution_settings(const Settings& settings) {
                        rules.error());
 }
 
+// A name that Kubernetes does not allow would match no pod.
+Result<void> check_kubernetes_settings(const KubernetesSettings& kubernetes,
+                                       const Settings& settings) {
+  const auto wrong = [&](const char* key, const std::string& text, const char* allowed) {
+    return wrong_setting(settings, key,
+                         {Errc::bad_config, fmt::format("'{}': allowed is {}", text, allowed)});
+  };
+  if (!is_dns_subdomain(kubernetes.prefix))
+    return wrong("kubernetes.prefix", kubernetes.prefix, "a DNS subdomain, as derate.dev");
+  for (const std::string& name : split_names(kubernetes.namespaces))
+    if (!is_dns_subdomain(name))
+      return wrong("kubernetes.namespaces", name, "the name of a namespace");
+  return {};
+}
+
 // Rejects texts that cannot name a GPU. The GPUs that are present are not known before they open.
 Result<void> check_gpu_settings(const Settings& settings) {
   const auto selection = parse_gpu_selection(settings.gpus);
@@ -53,6 +68,7 @@ Result<Settings> settings_of(std::span<const ConfigFile> files) {
   TRY(check_gpu_settings(settings));
   TRY(check_policy_settings(settings));
   TRY(check_attribution_settings(settings));
+  TRY(check_kubernetes_settings(settings.kubernetes, settings));
   return settings;
 }
 
@@ -63,10 +79,12 @@ Result<void> check_policy_settings(const Settings& settings) {
   if (const auto policy = pick_policy(settings.policy); !policy.ok())
     return wrong_setting(settings, "governor.policy", policy.error());
   const std::pair<const char*, const std::string&> lists[] = {
-      {"run.policies", settings.run.policies}, {"scheduler.policies", settings.scheduler.policies}};
+      {"run.policies", settings.run.policies},
+      {"scheduler.policies", settings.scheduler.policies},
+      {"kubernetes.policies", settings.kubernetes.policies}};
   for (const auto& [key, list] : lists)
-    for (const std::string_view name : split(list, ','))
-      if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
+    for (const std::string& name : split_names(list))
+      if (const auto policy = find_policy(name); !policy.ok())
         return wrong_setting(settings, key, policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -11,28 +12,34 @@
 namespace derate {
 namespace {
 
+// The settings of an origin's section. `users` is empty where a user does not decide.
 struct Row {
   RequestOrigin origin;
   const char* section;
+  std::optional<std::string> users;
+  const std::string& policies;
 };
-constexpr Row kRows[] = {{origins::job, "scheduler"}, {origins::run, "run"}};
+
+Row row_of(RequestOrigin origin, const Settings& settings) {
+  if (origin == origins::pod)
+    return {origin, "kubernetes", std::nullopt, settings.kubernetes.policies};
+  if (origin == origins::job)
+    return {origin, "scheduler", settings.scheduler.users, settings.scheduler.policies};
+  CHECK(origin == origins::run);
+  return {origin, "run", settings.run.users, settings.run.policies};
+}
 
 }  // namespace
 
 RequestRules request_rules(RequestOrigin origin, const Settings& settings) {
-  const auto* const row = std::find_if(std::begin(kRows), std::end(kRows),
-                                       [&](const Row& each) { return each.origin == origin; });
-  CHECK(row != std::end(kRows));
-  const bool job = origin == origins::job;
-  const std::string& users = job ? settings.scheduler.users : settings.run.users;
-  RequestRules out{.section = row->section,
-                   .users = user_rule(users),
-                   .users_text = users,
+  const Row row = row_of(origin, settings);
+  RequestRules out{.section = row.section,
+                   .policies = split_names(row.policies),
                    .max_delta = Fraction(settings.max_delta),
                    .dry_run = settings.dry_run};
-  const std::string& policies = job ? settings.scheduler.policies : settings.run.policies;
-  for (const std::string_view each : split(policies, ','))
-    if (const auto name = trim(each); !name.empty()) out.policies.emplace(name);
+  if (!row.users) return out;
+  out.users = user_rule(*row.users);
+  out.users_text = *row.users;
   return out;
 }
 
@@ -46,15 +53,22 @@ PolicyAssignment with_operators_parameters(PolicyAssignment wanted, const Assign
 
 Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,
                            const PolicyAssignment& wanted) {
+  if (!rules.users.allows(uid, groups))
+    return Error{
+        Errc::no_permission,
+        fmt::format(
+            "user {} may not have GPUs governed: [{}] users is '{}'{}", uid, rules.section,
+            rules.users_text,
+            rules.users.group ? ", whose members may (`sudo usermod -aG`, and a new login)" : "")};
+  return check_wanted(rules, fmt::format("user {}", uid), wanted);
+}
+
+Result<void> check_wanted(const RequestRules& rules, const std::string& who,
+                          const PolicyAssignment& wanted) {
   const std::string name = wanted.policy.info->name;
   const auto refused = [](std::string why) { return Error{Errc::no_permission, std::move(why)}; };
-  if (!rules.users.allows(uid, groups))
-    return refused(fmt::format(
-        "user {} may not have GPUs governed: [{}] users is '{}'{}", uid, rules.section,
-        rules.users_text,
-        rules.users.group ? ", whose members may (`sudo usermod -aG`, and a new login)" : ""));
   if (!rules.policies.contains(name))
-    return refused(fmt::format("policy {}: user {} may choose from {} ([{}] policies)", name, uid,
+    return refused(fmt::format("policy {}: {} may choose from {} ([{}] policies)", name, who,
                                fmt::join(rules.policies, ", "), rules.section));
   const double loss = most_loss(wanted.policy);
   if (loss > rules.max_delta.value() + kLossRounding)

@@ -36,4 +36,8 @@ PolicyAssignment with_operators_parameters(PolicyAssignment wanted, const Assign
 Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,
                            const PolicyAssignment& wanted);
 
+// The same but for the user, who may. `who`: the subject of a refusal, "user 1000".
+Result<void> check_wanted(const RequestRules& rules, const std::string& who,
+                          const PolicyAssignment& wanted);
+
 }  // namespace derate

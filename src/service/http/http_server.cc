@@ -115,6 +115,50 @@ std::optional<Instant> held_up_since(const HttpConnection& at, Instant now) {
   return std::nullopt;
 }
 
+// "127.0.0.1:9410" or "[::1]:9410".
+struct TcpAddress {
+  std::optional<sockaddr_in> v4;  // else v6
+  sockaddr_in6 v6{};
+};
+
+std::optional<TcpAddress> tcp_address(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  const auto port = parse_number<std::uint16_t>(std::string_view(address).substr(colon + 1));
+  std::string host = address.substr(0, colon);
+  if (!port || host.find('\0') != std::string::npos) return std::nullopt;
+  TcpAddress out;
+  sockaddr_in v4{.sin_family = AF_INET, .sin_port = htons(*port)};
+  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) return TcpAddress{.v4 = v4};
+  if (!host.starts_with('[') || !host.ends_with(']')) return std::nullopt;
+  host = host.substr(1, host.size() - 2);
+  out.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(*port)};
+  if (::inet_pton(AF_INET6, host.c_str(), &out.v6.sin6_addr) != 1) return std::nullopt;
+  return out;
+}
+
+// `address`: as errors name it.
+Result<UniqueFd> listen_on(const TcpAddress& to, const std::string& address) {
+  const bool is_v4 = to.v4.has_value();
+  UniqueFd out(::socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1, off = 0;
+  if (!out.valid() || ::setsockopt(out.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+    return socket_error("cannot make", address, errno);
+  // [::] is of IPv4, too, whatever net.ipv6.bindv6only says.
+  if (!is_v4 && IN6_IS_ADDR_UNSPECIFIED(&to.v6.sin6_addr) &&
+      ::setsockopt(out.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
+    return socket_error("cannot make", address, errno);
+  const auto* const at = is_v4 ? reinterpret_cast<const sockaddr*>(&*to.v4)
+                               : reinterpret_cast<const sockaddr*>(&to.v6);
+  const socklen_t size = is_v4 ? sizeof *to.v4 : sizeof to.v6;
+  if (::bind(out.get(), at, size) != 0 || ::listen(out.get(), SOMAXCONN) != 0) {
+    if (errno == EADDRINUSE)
+      return Error{Errc::busy, fmt::format("somebody listens on '{}' already", address)};
+    return socket_error("cannot listen on", address, errno);
+  }
+  return out;
+}
+
 }  // namespace
 
 // Fills up with time, to as many as come in a second.
@@ -854,33 +898,22 @@ Result<UniqueFd> listen_unix(const std::string& path, ::mode_t mode) {
 }
 
 Result<UniqueFd> listen_loopback(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  const auto port = parse_number<std::uint16_t>(
-      std::string_view(address).substr(std::min(colon, address.size() - 1) + 1));
-  const std::string host = address.substr(0, colon);
-  sockaddr_in v4{.sin_family = AF_INET, .sin_port = htons(port.value_or(0))};
-  sockaddr_in6 v6{.sin6_family = AF_INET6, .sin6_port = htons(port.value_or(0))};
-  const bool is_v4 = ::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1 &&
-                     (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
-  const bool is_v6 = host == "[::1]" && ::inet_pton(AF_INET6, "::1", &v6.sin6_addr) == 1;
-  if (!port || colon == std::string::npos || (!is_v4 && !is_v6))
-    return Error{Errc::invalid_argument,
-                 fmt::format("address '{}': allowed are 127.0.0.0/8 and [::1] with a port, "
-                             "such as 127.0.0.1:9410",
-                             address)};
-  UniqueFd out(::socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  const auto* const to =
-      is_v4 ? reinterpret_cast<const sockaddr*>(&v4) : reinterpret_cast<const sockaddr*>(&v6);
-  const socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
-  if (!out.valid() || ::setsockopt(out.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
-    return socket_error("cannot make", address, errno);
-  if (::bind(out.get(), to, size) != 0 || ::listen(out.get(), SOMAXCONN) != 0) {
-    if (errno == EADDRINUSE)
-      return Error{Errc::busy, fmt::format("somebody listens on '{}' already", address)};
-    return socket_error("cannot listen on", address, errno);
-  }
-  return out;
+  const auto to = tcp_address(address);
+  const bool is_loopback = to && (to->v4 ? (ntohl(to->v4->sin_addr.s_addr) >> 24) == 127
+                                         : address.starts_with("[::1]:"));
+  if (is_loopback) return listen_on(*to, address);
+  return Error{Errc::invalid_argument,
+               fmt::format("address '{}': allowed are 127.0.0.0/8 and [::1] with a port, "
+                           "such as 127.0.0.1:9410",
+                           address)};
+}
+
+Result<UniqueFd> listen_tcp(const std::string& address) {
+  if (const auto to = tcp_address(address)) return listen_on(*to, address);
+  return Error{Errc::invalid_argument,
+               fmt::format("address '{}': allowed are addresses of IPv4 and, in brackets, of IPv6 "
+                           "with a port, such as 0.0.0.0:9410 or [::]:9410",
+                           address)};
 }
 
 }  // namespace derate

@@ -90,7 +90,7 @@ struct HttpServerOptions {
 class HttpServer {
  public:
   // Serves on a thread of its own until it goes. `socket` listens already (listen_unix(),
-  // listen_loopback()).
+  // listen_loopback(), listen_tcp()).
   static Result<std::unique_ptr<HttpServer>> create(UniqueFd socket, Clock& clock,
                                                     HttpServerOptions options);
   ~HttpServer();
@@ -119,5 +119,8 @@ Result<UniqueFd> listen_unix(const std::string& path, ::mode_t mode);
 // On a loopback address alone, "127.0.0.1:9410" or "[::1]:9410"; port 0: any.
 // Errors: invalid_argument for another address, busy, no_permission, io.
 Result<UniqueFd> listen_loopback(const std::string& address);
+// On any address of this machine, which other machines may reach: "0.0.0.0:9410", "10.0.0.7:9410",
+// "[::]:9410" (of IPv4, too); port 0: any. Names are not resolved. Errors: as above.
+Result<UniqueFd> listen_tcp(const std::string& address);
 
 }  // namespace derate

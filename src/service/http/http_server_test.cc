@@ -750,6 +750,29 @@ TEST(ListenLoopback, IsNowhereElse) {
   EXPECT_TRUE(listen_loopback("127.9.9.9:0").ok());
 }
 
+TEST(ListenTcp, IsOnAnyAddressButNoName) {
+  for (const char* const each : {"0.0.0.0:0", "127.0.0.1:0"})
+    EXPECT_TRUE(listen_tcp(each).ok()) << each;
+  for (const char* const each :
+       {"localhost:0", "", ":", ":80", "0.0.0.0", "0.0.0.0:", "0.0.0.0:65536", "0.0.0.0:-1", "[::]",
+        "[]:0", "::1:0", "[::1:0", "[0.0.0.0]:0", "[fe80::1%lo]:0", "0:0", "10.1:0"})
+    EXPECT_EQ(listen_tcp(each).error().code, Errc::invalid_argument) << each;
+  EXPECT_EQ(listen_tcp("192.0.2.1:0").error().code, Errc::io);  // no machine has it (RFC 5737)
+}
+
+// On a machine with IPv6, one port serves both.
+TEST(ListenTcp, OfIPv6ServesIPv4) {
+  const auto listening = listen_tcp("[::]:0");
+  if (!listening.ok()) GTEST_SKIP() << listening.error().message;
+  sockaddr_in6 at{};
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::getsockname(listening->get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const sockaddr_in to{
+      .sin_family = AF_INET, .sin_port = at.sin6_port, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  const UniqueFd caller(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+}
+
 // Callers over TCP. ask() returns all that comes back until the connection ends, with "reset"
 // behind it if the connection was reset.
 class TcpCallers {

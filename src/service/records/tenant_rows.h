@@ -93,6 +93,8 @@ class TenantRows {
 
   // The instances of a reading of that GPU.
   void read(const GpuId& gpu, const Tenancy& tenancy);
+  // Of the newest readings, by the GPU's UUID.
+  const std::map<std::string, std::vector<GpuInstance>>& instances() const { return instances_; }
   // The newest pictures. Each tick makes one: of a tick that was missed, what tenants used is
   // `other`.
   void take(std::span<const std::shared_ptr<const AttributionPicture>> pictures, Instant now);

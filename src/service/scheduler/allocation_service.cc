@@ -15,13 +15,6 @@
 namespace derate {
 namespace {
 
-std::set<std::string> names_in(const std::string& list) {
-  std::set<std::string> out;
-  for (const std::string_view each : split(list, ','))
-    if (const auto name = trim(each); !name.empty()) out.emplace(name);
-  return out;
-}
-
 // True: there was one.
 bool remove_note(const std::string& path) { return ::unlink(path.c_str()) == 0; }
 
@@ -53,7 +46,7 @@ AllocationService::AllocationService(Clock& clock, CommandRouter& operators, Com
 }
 
 void AllocationService::rules(RequestRules rules, const SchedulerSettings& settings) {
-  rules_ = {std::move(rules), names_in(settings.accounts), names_in(settings.partitions)};
+  rules_ = {std::move(rules), split_names(settings.accounts), split_names(settings.partitions)};
   for (auto& [key, allocation] : running_) choose_wanted(allocation);
 }
 
