@@ -192,6 +192,14 @@ Verdict judge_page(const HttpRequest& request, std::string_view path, std::strin
   return out;
 }
 
+// Its answers depend neither on the caller nor on the name in Host.
+Verdict judge_metrics_only(const HttpRequest& request) {
+  const auto [path, query] = parts_of(request.target);
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (reads && is_one_of(path, kPages)) return judge_page(request, path, query);
+  return refusal(404, "here are /metrics, /livez and /readyz, to be read");
+}
+
 // From the page itself: a browser says its origin with each POST.
 Verdict judge_session(const HttpRequest& request, std::string_view query) {
   constexpr std::size_t kLongest = 256;
@@ -259,6 +267,7 @@ Duty duty_of(const HttpRequest& head) {
 
 Verdict judge(const HttpRequest& request, const AgentRules& rules) {
   if (auto refused = refuse_fields(request)) return *std::move(refused);
+  if (rules.metrics_only) return judge_metrics_only(request);
   if (auto refused = refuse_origin(request, rules)) return *std::move(refused);
   const auto [path, query] = parts_of(request.target);
   if (!is_plain_path(path))

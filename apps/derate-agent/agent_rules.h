@@ -28,6 +28,8 @@ struct AgentRules {
   // Names of this machine beside the loopback ones that a Host may say, in lower case.
   std::vector<std::string> hosts = {};
   bool page = false;  // it was started for the page
+  // Other machines reach the port: it has metrics and health, and nothing that a token opens.
+  bool metrics_only = false;
 };
 
 // What derated is asked in place of a request.

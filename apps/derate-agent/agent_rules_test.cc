@@ -69,6 +69,30 @@ HttpRequest any_request() {
   return request(method, target, any_fields(), once_in(method == "POST" ? 2 : 16) ? "{}" : "");
 }
 
+// The caller may have a token, and use any name of this machine.
+RC_GTEST_PROP(AgentRules, ForMetricsOnlyNothingElseIsThere, ()) {
+  const HttpRequest asked = any_request();
+  const AgentRules rules{.metrics_only = true};
+  const Verdict verdict = judge(asked, rules);
+  if (const auto* passed = std::get_if<Passed>(&verdict)) {
+    RC_ASSERT(passed->duty == Duty::page);
+    RC_ASSERT(asked.method == "GET" || asked.method == "HEAD");
+    for (const auto& [name, value] : passed->ask.fields) RC_ASSERT(name == "Accept");
+  }
+}
+
+TEST(AgentRules, ForMetricsOnlyAnyHostIsServedAndOperationsAreNotFound) {
+  const AgentRules rules{.metrics_only = true};
+  for (const char* const page : {"/metrics", "/livez", "/readyz"}) {
+    EXPECT_EQ(status_of(request("GET", page, {{"Host", "10.1.2.3:9410"}}), rules), 0) << page;
+    EXPECT_EQ(status_of(request("HEAD", page, {{"Host", "gpu7"}}), rules), 0) << page;
+    EXPECT_EQ(status_of(request("POST", page), rules), 404) << page;
+  }
+  for (const char* const other : {"/", "/ui", "/ui/session", "/v1/gpus", "/v1/events", "/metrics/"})
+    EXPECT_EQ(status_of(request("GET", other, {kToken}), rules), 404) << other;
+  EXPECT_EQ(status_of(request("GET", "/metrics?x=1"), rules), 400);
+}
+
 RC_GTEST_PROP(AgentRules, WithoutATokenOnlyPagesAreRead, ()) {
   HttpRequest asked = any_request();
   std::erase_if(asked.fields,

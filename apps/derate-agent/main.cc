@@ -1,5 +1,6 @@
-// derate-agent: derated's HTTP on a loopback port, for Prometheus and for callers with a token; or
-// its metrics, pushed to a receiver of OpenTelemetry. It has no rights and no GPU.
+// derate-agent: derated's HTTP on a loopback port, for Prometheus and for callers with a token; its
+// metrics, pushed to a receiver of OpenTelemetry; or the pods of a Kubernetes node, for derated.
+// It has no rights and no GPU.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -25,8 +26,11 @@
 #include "base/text.h"
 #include "config/paths.h"
 #include "duties.h"
+#include "health_check.h"
+#include "integ/pod_wish.h"
 #include "leading_page.h"
 #include "otlp_push.h"
+#include "pods_sidecar.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/signals.h"
@@ -42,9 +46,11 @@ constexpr std::array kIgnored{SIGHUP};
 struct CommandLine {
   std::string listen = "127.0.0.1:9410", socket;
   std::vector<std::string> hosts;
-  bool page = false, open = false;
+  bool page = false, open = false, metrics_only = false;
+  std::string check;                // a path
   std::optional<std::string> otlp;  // empty text: where the environment says
   std::optional<double> otlp_interval_s;
+  PodsSidecarOptions pods{.prefix = kPodPrefix};
 };
 
 // A terminal that closes, or a reload of all units, is no reason to end: there is nothing to
@@ -82,6 +88,7 @@ std::vector<std::string> sockets_of(const CommandLine& line) {
 Result<AgentOptions> agent_options(const CommandLine& line) {
   AgentOptions out{.sockets = sockets_of(line)};
   out.rules.page = line.page;
+  out.rules.metrics_only = line.metrics_only;
   if (line.page) out.session = TRY(PageSession::create());
   // Of 127.0.0.2, say, which is no usual name of this machine.
   if (auto host = host_of(line.listen)) out.rules.hosts.push_back(*std::move(host));
@@ -100,10 +107,13 @@ std::string address_of(const UniqueFd& listening) {
   sockaddr_storage found{};
   socklen_t size = sizeof found;
   (void)::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&found), &size);
-  if (found.ss_family == AF_INET6)
-    return fmt::format("[::1]:{}", ntohs(reinterpret_cast<const sockaddr_in6&>(found).sin6_port));
+  char host[INET6_ADDRSTRLEN] = "";
+  if (found.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(found);
+    (void)::inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
+    return fmt::format("[{}]:{}", host, ntohs(v6.sin6_port));
+  }
   const auto& v4 = reinterpret_cast<const sockaddr_in&>(found);
-  char host[INET_ADDRSTRLEN] = "";
   (void)::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
 }
@@ -133,7 +143,9 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   block_signals(kStop);
   block_signals(kIgnored);
   const auto loop = TRY(EventLoop::create());
-  UniqueFd listening = TRY(listen_loopback(line.listen).with("--listen"));
+  UniqueFd listening =
+      TRY((line.metrics_only ? listen_tcp(line.listen) : listen_loopback(line.listen))
+              .with("--listen"));
   const std::string where = address_of(listening);
   const std::string from = options.sockets.front();
   const std::string address =
@@ -176,56 +188,132 @@ Result<void> push(const CommandLine& line, const Log& log) {
   return run_until_stopped(*loop, clock);
 }
 
+// The pods of a node: the threads of serve_pods() work, and the loop has the signals.
+Result<void> mirror_pods(const CommandLine& line, const Log& log) {
+  SystemClock clock;
+  block_signals(kStop);
+  block_signals(kIgnored);
+  const auto loop = TRY(EventLoop::create());
+  TRY(serve_pods(line.pods, log));
+  return run_until_stopped(*loop, clock);
+}
+
+// As a probe: its exit code is the answer.
+Result<int> check(const CommandLine& line) {
+  const HealthCheck found = TRY(check_health(sockets_of(line), line.check));
+  write_text(stdout, found.line + "\n");
+  return found.is_good ? 0 : 1;
+}
+
+std::vector<ProgramOption> port_options(CommandLine& line) {
+  return {
+      {"-l,--listen", "ADDRESS:PORT",
+       "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6", &line.listen},
+      {"--allow-host", "NAME", "A name that a proxy before this one is asked by; may come again",
+       &line.hosts},
+      {"--socket", "FILE",
+       "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder",
+       &line.socket},
+      {"--page", "",
+       "Serve the page for the user who starts it, at an address that is good once; see "
+       "`derate ui`",
+       &line.page},
+      {"--open", "", "Open that address in the browser, too", &line.open},
+      {.names = "--metrics-only",
+       .type = "",
+       .what = "Serve /metrics, /livez and /readyz and nothing else, to everyone; --listen may be "
+               "any address then, such as 0.0.0.0:9410",
+       .target = &line.metrics_only,
+       .excludes = {"--allow-host", "--page"}},
+      {.names = "--check",
+       .type = "PATH",
+       .what = "Serve nothing; query /livez or /readyz once, print the answer's first line, and "
+               "exit with 0 if it is good, else 1",
+       .target = &line.check,
+       .excludes = {"--listen", "--allow-host", "--page", "--metrics-only"}},
+  };
+}
+
+std::vector<ProgramOption> other_options(CommandLine& line) {
+  return {
+      {.names = "--otlp",
+       .type = "URL",
+       .what = "Serve nothing; push metrics to http://HOST[:PORT][/PATH] by OTLP/HTTP; "
+               "without URL where $OTEL_EXPORTER_OTLP_ENDPOINT says, or "
+               "http://localhost:4318",
+       .target = &line.otlp,
+       .excludes = {"--listen", "--allow-host", "--page", "--metrics-only", "--check"}},
+      {.names = "--otlp-interval",
+       .type = "SECONDS",
+       .what = "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60",
+       .target = &line.otlp_interval_s,
+       .needs = "--otlp"},
+      {.names = "--node",
+       .type = "NAME",
+       .what = "The node whose pods are served",
+       .target = &line.pods.node},
+      {.names = "--api-server",
+       .type = "FILE",
+       .what = "The socket of `kubectl proxy --unix-socket=FILE`",
+       .target = &line.pods.api_server,
+       .needs = "--node"},
+      {.names = "--pods",
+       .type = "FILE",
+       .what = "Serve no HTTP; serve the Pods API of the kubelet on this socket, for kubelets "
+               "that do not have it",
+       .target = &line.pods.socket,
+       .excludes = {"--listen", "--allow-host", "--socket", "--page", "--otlp", "--metrics-only",
+                    "--check"},
+       .needs = "--api-server"},
+      {.names = "--prefix",
+       .type = "NAME",
+       .what = "Serve the annotations NAME/... of pods (" + line.pods.prefix + ")",
+       .target = &line.pods.prefix,
+       .needs = "--pods"},
+  };
+}
+
 ProgramUsage usage_of(CommandLine& line) {
+  std::vector<ProgramOption> options = port_options(line);
+  for (ProgramOption& option : other_options(line)) options.push_back(std::move(option));
   return {
       .name = "derate-agent",
       .version = DERATE_VERSION,
       .summary =
-          "Serves derated's metrics, health and operations over HTTP on a loopback address, or "
-          "pushes its metrics to a receiver of OpenTelemetry; see derate-agent(8).",
+          "Serves derated's metrics, health and operations over HTTP on a loopback address, or its "
+          "metrics alone on any; pushes them to a receiver of OpenTelemetry; or serves the pods of "
+          "a Kubernetes node to derated. See derate-agent(8).",
       .footer =
           "Examples:\n"
           "  derate-agent                                   # as the service runs it\n"
           "  derate-agent --listen '[::1]:9410'\n"
           "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
           "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
+          "  derate-agent --listen 0.0.0.0:9410 --metrics-only   # in a pod\n"
+          "  derate-agent --check /readyz                   # a probe of Kubernetes\n"
+          "  derate-agent --pods /run/pods/pods-api.sock --node gpu7 \\\n"
+          "               --api-server /run/proxy/api.sock  # a kubelet without the Pods API\n"
           "  curl http://127.0.0.1:9410/metrics\n"
           "  curl -H @FILE http://127.0.0.1:9410/v1/gpu-list   # Authorization: Bearer TOKEN\n\n"
           "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n",
-      .options = {
-          {"-l,--listen", "ADDRESS:PORT",
-           "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6", &line.listen},
-          {"--allow-host", "NAME",
-           "A name that a proxy before this one is asked by; may come again", &line.hosts},
-          {"--socket", "FILE",
-           "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder",
-           &line.socket},
-          {"--page", "",
-           "Serve the page for the user who starts it, at an address that is good once; see "
-           "`derate ui`",
-           &line.page},
-          {"--open", "", "Open that address in the browser, too", &line.open},
-          {.names = "--otlp",
-           .type = "URL",
-           .what = "Serve nothing; push metrics to http://HOST[:PORT][/PATH] by OTLP/HTTP; "
-                   "without URL where $OTEL_EXPORTER_OTLP_ENDPOINT says, or "
-                   "http://localhost:4318",
-           .target = &line.otlp,
-           .excludes = {"--listen", "--allow-host", "--page"}},
-          {.names = "--otlp-interval",
-           .type = "SECONDS",
-           .what = "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60",
-           .target = &line.otlp_interval_s,
-           .needs = "--otlp"},
-      }};
+      .options = std::move(options)};
+}
+
+Result<int> run(const CommandLine& line, const Log& log) {
+  if (!line.check.empty()) return check(line);
+  if (!line.pods.socket.empty())
+    TRY(mirror_pods(line, log));
+  else
+    TRY(line.otlp ? push(line, log) : serve(line, log));
+  return exit_code::kOk;
 }
 
 int main_of(int argc, char** argv) {
   CommandLine line;
   if (const auto end = read_options(usage_of(line), argc, argv)) return *end;
   const Log log = program_log("derate-agent", journald_writer("derate-agent", journald_socket()));
-  const auto done = line.otlp ? push(line, log) : serve(line, log);
-  if (done.ok()) return exit_code::kOk;
+  const auto done = run(line, log);
+  if (done.ok()) return *done;
   log.error(done.error().message);
   return exit_code_of(done.error().code);
 }
