@@ -26,8 +26,10 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fault"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kube"))
 
 import attacker  # noqa: E402
+import bad_kubelet  # noqa: E402
 import daemon_bench  # noqa: E402
 from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker, request  # noqa: E402
 from house import round_times  # noqa: E402
@@ -56,7 +58,11 @@ ATTACKS = {
     "http status": ((FRESH, SECOND, THIRD, FOURTH), attacker.http_flood, ()),
     "http metrics": ((FRESH, SECOND), attacker.http_flood, ("/metrics",)),
     "http history": ((FRESH, SECOND), attacker.http_flood, ("/v1/history",)),
+    # A kubelet, which is root's, while a pod has a GPU governed (tests/kube/bad_kubelet.py).
+    "kubelet": ((), None, ()),
 }
+# The number in the first attacker's tally that is not 0 once it has begun.
+BEGUN_AT = {"job lists": 7, "kubelet": 0}
 
 
 HTTP_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + 2000 * b" "
@@ -69,12 +75,16 @@ class House(daemon_bench.House):
 
     def __init__(self, build, folder, chip):
         daemon_bench.GPUS = GPUS
-        super().__init__(build, folder, chip)
+        super().__init__(build, folder, chip, driver_cpu=False, policy="geepafs")
         self.run, self.state = Path(f"{folder}/run"), Path(f"{folder}/state")
         Path(folder).chmod(0o755)
         self.run.mkdir(exist_ok=True)
         self.run.chmod(0o755)
         self.records = Path(f"{folder}/records")
+        self.node, self.other_node = Path(f"{folder}/node"), Path(f"{folder}/other-node")
+        with open(self.env["DERATE_CONFIG"], "a", encoding="utf-8") as config:
+            config.write(f'[kubernetes]\npods_socket = "{self.node}/pods.sock"\n[attribute]\n'
+                         f'pod_resources = "{self.node}/resources.sock"\n')
         self.daemon = self.start("derated", "--records", str(self.records))
         self.wait(lambda: self.locked() == GPUS)
         self.worker = daemon_bench.family(self.daemon.pid)[1]
@@ -180,10 +190,34 @@ def figures(times, begin, end):
             for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1))} | {"due": len(late)}
 
 
+class KubeletProcess(Attacker):
+    """Counts the kubelets that it has ended, too."""
+
+    def cpu_seconds(self):
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        ended = (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+        return super().cpu_seconds() + ended
+
+
+def kubelets(house, folder):
+    """A kubelet with faults and one without: the first is derated's own in the attack and another
+    one in the control. gRPC's client asks the other one as often as derated asks its own."""
+    for node in (house.node, house.other_node):
+        node.mkdir(exist_ok=True)
+    gpus = json.loads(house.derate("sim", "show", "--json").stdout)["gpus"]
+    nodes = [house.node, house.other_node]
+    if folder != house.run:
+        nodes.reverse()
+    return [KubeletProcess(os.getuid(), work, str(node), str(house.build), gpus[1]["uuid"])
+            for work, node in zip((bad_kubelet.bad, bad_kubelet.good), nodes)] + \
+        [KubeletProcess(os.getuid(), bad_kubelet.ask, str(house.other_node), str(house.build))]
+
+
 @contextlib.contextmanager
-def attackers(name, folder):
+def attackers(house, name, folder):
     users, work, arguments = ATTACKS[name]
-    some = [Attacker(uid, work, str(folder), *arguments) for uid in users]
+    some = kubelets(house, folder) if name == "kubelet" else \
+        [Attacker(uid, work, str(folder), *arguments) for uid in users]
     try:
         yield some
     finally:
@@ -193,9 +227,9 @@ def attackers(name, folder):
 
 def spell(house, name, folder, seconds):
     """The attack for so long; (begin, end, processor seconds of the attackers a second)."""
-    with attackers(name, folder) as some:
+    with attackers(house, name, folder) as some:
         time.sleep(1)
-        house.wait(lambda: name != "job lists" or some[0].tally[7])  # the jobs are there
+        house.wait(lambda: name not in BEGUN_AT or some[0].tally[BEGUN_AT[name]])
         cpu, begin = sum(one.cpu_seconds() for one in some), time.monotonic()
         end = begin + seconds
         while time.monotonic() < end and house.worker_lives():
@@ -280,6 +314,9 @@ def main():
              if not options.only or any(name.startswith(wanted) for wanted in options.only)]
     if not names:
         sys.exit(f"attack_bench: no such attack: allowed are {', '.join(ATTACKS)}")
+    if "kubelet" in names and not (options.build / "fake_kubelet").exists():
+        print("attack_bench: kubelet left out: the build has no fake_kubelet", file=sys.stderr)
+        names.remove("kubelet")
     if not attacker.can_be_others():
         print("attack_bench: not root: every attacker is the daemon's own user", file=sys.stderr)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
