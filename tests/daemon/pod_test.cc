@@ -355,6 +355,20 @@ TruePod asking(const PodHouse& house, int gpu, const char* delta) {
           .devices = {house.uuid_of(gpu)}};
 }
 
+// An operator has assigned the GPU: a pod that wants it left alone is refused, and the stricter
+// pod next to it is not.
+TEST(Pods, ARefusedPodHidesNoOther) {
+  PodHouse house;
+  house.ask(R"({"command":"policy-set","policy":"assure","set":["delta=0.2"],"gpus":"1"})");
+  TruePod alone = asking(house, 1, "0");
+  alone.name.pod = "alone";
+  alone.uid = "uid-2";
+  house.list({asking(house, 1, "0.05"), alone});
+  ASSERT_NE(house.gpu(1).policy(), nullptr);
+  EXPECT_TRUE(house.by_pod(1));
+  EXPECT_NEAR(most_loss(house.gpu(1).policy()->policy), 0.05, 1e-9);
+}
+
 TEST(Pods, AnAnswerThatIsTooOldCountsForNothing) {
   PodHouse house;
   const std::vector<TruePod> all{asking(house, 1, "0.1")};
@@ -400,7 +414,7 @@ TEST(Pods, LoseNoMoreThanOperatorsAllow) {
   house.run(1s);
   house.list({asking(house, 1, "0.1")});
   EXPECT_EQ(house.gpu(1).assigned->origin, origins::configuration);
-  EXPECT_TRUE(house.has_logged("pod lab/train: GPU 1 is left as it is"));
+  EXPECT_TRUE(house.has_logged("pod lab/train: GPU 1 is not governed for it"));
   house.list({asking(house, 1, "0.02")});
   EXPECT_TRUE(house.by_pod(1));
 }

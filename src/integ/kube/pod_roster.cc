@@ -40,6 +40,8 @@ void PodRoster::take_pods(Result<std::optional<std::vector<ApiPod>>> answer, Ins
   pods_at_ = now;
   uids_.clear();
   for (const ApiPod& pod : pods) uids_.insert(pod.uid);
+  // A static pod comes back under its UID: the devices were listed before that.
+  std::erase_if(before_, [&](const std::string& uid) { return !uids_.contains(uid); });
   choose_wishing(pods);
   requests_.clear();
   for (const Wishing& each : wishing_) {

@@ -106,6 +106,16 @@ TEST(PodRoster, TheLastAnswersCountForFiveMinutes) {
   EXPECT_EQ(roster.requests(Instant{} + 10min).size(), 1U);
 }
 
+// A static pod's UID is that of its file.
+TEST(PodRoster, AUidThatComesBackHasNoOldDevices) {
+  PodRoster roster;
+  for (int i = 0; i < 2; ++i)
+    round(roster, Devices{device("a", "GPU-1")}, ApiPods{pod("a", "u1")}, Instant{});
+  roster.take_pods(std::optional(ApiPods{}), Instant{} + 1s);
+  roster.take_pods(std::optional(ApiPods{pod("a", "u1")}), Instant{} + 2s);
+  EXPECT_TRUE(roster.requests(Instant{} + 2s).empty());
+}
+
 TEST(PodRoster, AKubeletThatListsNoDeviceHasJustStarted) {
   PodRoster roster;
   for (int i = 0; i < 2; ++i)

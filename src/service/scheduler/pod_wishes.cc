@@ -16,6 +16,7 @@ std::string who_is(const PodRequest& pod) {
 }
 
 constexpr const char* kEnded = "no pod on it requests that any more";
+constexpr const char* kRefused = "requests of the pods on it count for nothing now";
 
 }  // namespace
 
@@ -27,7 +28,7 @@ void PodWishes::rules(RequestRules rules, const KubernetesSettings& settings) {
 
 void PodWishes::step(const InstanceGpus& instances) {
   const PodRequests pods = options_.pods ? options_.pods() : nullptr;
-  if ((!pods || pods->empty()) && given_.empty()) return;
+  if ((!pods || pods->empty()) && given_.empty()) return logged_.clear();
   static const std::vector<PodRequest> kNone;
   named_.clear();
   const std::vector<GpuId> ids = fleet_.ids();
@@ -47,14 +48,8 @@ void PodWishes::step(const InstanceGpus& instances) {
 void PodWishes::step(std::size_t at, const std::vector<const PodRequest*>& pods) {
   const ManagedGpu& gpu = fleet_.gpus()[at];
   const std::string uuid = gpu.uuid();
-  auto wanted = decide(pods);
-  if (wanted)
-    if (const auto allowed = check_operators(gpu, *wanted); !allowed.ok()) {
-      log_once(uuid, fmt::format("{}: GPU {} is left as it is: {}", wanted->who, gpu.id().index,
-                                 allowed.error().message));
-      wanted.reset();
-    }
-  if (!wanted) return give_back(uuid, kEnded);
+  const auto wanted = decide(gpu, pods);
+  if (!wanted) return give_back(uuid, pods.empty() ? kEnded : kRefused);
   if (is_in_force(gpu, *wanted)) return;
   const auto failed = failed_.find(uuid);
   if (failed != failed_.end() && failed->second.of == *wanted &&
@@ -65,8 +60,10 @@ void PodWishes::step(std::size_t at, const std::vector<const PodRequest*>& pods)
   give(at, *wanted);
 }
 
-// The strictest: nothing written, then the smallest loss, then the first by name.
-std::optional<PodWishes::Decision> PodWishes::decide(const std::vector<const PodRequest*>& pods) {
+// The strictest of those that operators allow: nothing written, then the smallest loss, then the
+// first by name.
+std::optional<PodWishes::Decision> PodWishes::decide(const ManagedGpu& gpu,
+                                                     const std::vector<const PodRequest*>& pods) {
   std::optional<Decision> out;
   const auto loss = [](const Decision& decision) {
     return decision.policy ? most_loss(decision.policy->policy) : -1.0;
@@ -74,6 +71,12 @@ std::optional<PodWishes::Decision> PodWishes::decide(const std::vector<const Pod
   for (const PodRequest* const pod : pods) {
     auto decision = decision_of(*pod);
     if (!decision) continue;
+    if (const auto allowed = check_operators(gpu, *decision); !allowed.ok()) {
+      log_once(fmt::format("{} {}", pod->uid, gpu.uuid()),
+               fmt::format("{}: GPU {} is not governed for it: {}", decision->who, gpu.id().index,
+                           allowed.error().message));
+      continue;
+    }
     const bool stricter = !out || loss(*decision) < loss(*out) ||
                           (loss(*decision) == loss(*out) && decision->who < out->who);
     if (stricter) out = std::move(decision);
@@ -106,7 +109,8 @@ Result<void> PodWishes::check_operators(const ManagedGpu& gpu, const Decision& d
   if (gpu.tuned()) return Error{Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who)};
   const Assignment* const by = fleet_.assignments().of_operators(gpu.uuid(), clock_.now());
   if (decision.policy) {
-    if (by == nullptr && gpu.trouble)
+    const bool by_pod = gpu.assigned && gpu.assigned->origin == origins::pod;
+    if (by == nullptr && gpu.trouble && !by_pod)
       return Error{Errc::busy, "the configuration is not applied there: " + gpu.trouble->message};
     return beyond_operators(*decision.policy, by);
   }
@@ -117,31 +121,44 @@ Result<void> PodWishes::check_operators(const ManagedGpu& gpu, const Decision& d
 
 bool PodWishes::is_in_force(const ManagedGpu& gpu, const Decision& decision) const {
   const Assignment* const ours = fleet_.assignments().find(gpu.uuid(), origins::pod);
-  const auto given = given_.find(gpu.uuid());
-  return ours != nullptr && given != given_.end() && given->second == decision;
+  return ours != nullptr && given_.contains(gpu.uuid()) && ours->who == decision.who &&
+         ours->policy == policy_for(gpu, decision);
+}
+
+// With the parameters that operators have set for the same policy.
+std::optional<PolicyAssignment> PodWishes::policy_for(const ManagedGpu& gpu,
+                                                      const Decision& decision) const {
+  if (!decision.policy) return std::nullopt;
+  return with_operators_parameters(*decision.policy,
+                                   fleet_.assignments().of_operators(gpu.uuid(), clock_.now()));
 }
 
 void PodWishes::give(std::size_t at, const Decision& decision) {
   const std::string uuid = fleet_.gpus()[at].uuid();
-  const Assignment* const by = fleet_.assignments().of_operators(uuid, clock_.now());
   Assignment wish{.origin = origins::pod, .who = decision.who};
-  if (decision.policy) wish.policy = with_operators_parameters(*decision.policy, by);
+  wish.policy = policy_for(fleet_.gpus()[at], decision);
   const int index = fleet_.gpus()[at].id().index;
   const auto done = fleet_.assign(at, std::move(wish));
   if (!done.ok()) {
     given_.erase(uuid);
     failed_[uuid] = {decision, clock_.now() + kAgainAfter};
-    (void)fleet_.end_request(uuid, origins::pod, decision.who, "it failed").ok();
+    withdraw(uuid, "it failed");
     return log_once(uuid, fmt::format("{}: GPU {} is not governed for it: {}", decision.who, index,
                                       done.error().message));
   }
   failed_.erase(uuid);
   given_[uuid] = decision;
-  options_.log.info(fmt::format("{}: GPU {} is {}", decision.who, index,
-                                decision.policy ? fmt::format("governed by {}",
-                                                              decision.policy->policy.info->name)
-                                                : "only observed"),
-                    {{"gpu", uuid}});
+  options_.log.info(fmt::format("{}: {}", decision.who, *done), {{"gpu", uuid}});
+}
+
+// The fleet keeps an earlier pod's request where a later one's failed.
+void PodWishes::withdraw(const std::string& uuid, const char* why) {
+  const Assignment* const ours = fleet_.assignments().find(uuid, origins::pod);
+  if (ours == nullptr) return;
+  const std::string who = ours->who;
+  const auto restored = fleet_.end_request(uuid, origins::pod, who, why);
+  if (!restored.ok())
+    options_.log.error("not restored: " + restored.error().message, {{"gpu", uuid}});
 }
 
 void PodWishes::give_back(const std::string& uuid, const char* why) {
@@ -150,9 +167,7 @@ void PodWishes::give_back(const std::string& uuid, const char* why) {
   const std::string who = given->second.who;
   given_.erase(given);
   failed_.erase(uuid);
-  const auto restored = fleet_.end_request(uuid, origins::pod, who, why);
-  if (!restored.ok())
-    options_.log.error("not restored: " + restored.error().message, {{"gpu", uuid}});
+  withdraw(uuid, why);
   options_.log.info(fmt::format("{}: GPU {} is given back: {}", who, uuid, why), {{"gpu", uuid}});
 }
 

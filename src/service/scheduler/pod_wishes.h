@@ -53,7 +53,9 @@ class PodWishes {
 
   void log_once(const std::string& key, const std::string& text);
   std::optional<Decision> decision_of(const PodRequest& pod);
-  std::optional<Decision> decide(const std::vector<const PodRequest*>& pods);
+  std::optional<Decision> decide(const ManagedGpu& gpu, const std::vector<const PodRequest*>& pods);
+  std::optional<PolicyAssignment> policy_for(const ManagedGpu& gpu, const Decision& decision) const;
+  void withdraw(const std::string& uuid, const char* why);
   Result<void> check_operators(const ManagedGpu& gpu, const Decision& decision) const;
   bool is_in_force(const ManagedGpu& gpu, const Decision& decision) const;
   void give(std::size_t at, const Decision& decision);
