@@ -209,7 +209,8 @@ std::vector<ProgramOption> port_options(CommandLine& line) {
   return {
       {"-l,--listen", "ADDRESS:PORT",
        "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6", &line.listen},
-      {"--allow-host", "NAME", "A name that a proxy before this one is asked by; may come again",
+      {"--allow-host", "NAME",
+       "A host name under which clients reach a proxy in front of this program; may be repeated",
        &line.hosts},
       {"--socket", "FILE",
        "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder",

@@ -239,7 +239,7 @@ Result<void> check_answer(const State& state) {
     return Error{Errc::bad_data,
                  fmt::format("HTTP status '{}', allowed is 200", state.http_status)};
   if (state.grpc_status == "12")  // UNIMPLEMENTED
-    return Error{Errc::not_supported, "it is not implemented there"};
+    return Error{Errc::not_supported, "the server does not have this method (gRPC status 12)"};
   if (state.grpc_status != "0")
     return Error{Errc::query_failed,
                  fmt::format("gRPC status '{}' {}", state.grpc_status, state.grpc_message)};
