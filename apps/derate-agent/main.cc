@@ -1,14 +1,10 @@
-// derate-agent: derated's HTTP on a loopback port, for Prometheus and for callers with a token; its
-// metrics, pushed to a receiver of OpenTelemetry; or the pods of a Kubernetes node, for derated.
-// It has no rights and no GPU.
+// derate-agent: derated's HTTP on a loopback port, for Prometheus and for callers with a token; or
+// its metrics, pushed to a receiver of OpenTelemetry. It has no rights and no GPU.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <systemd/sd-daemon.h>
 
-#include <array>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -22,17 +18,15 @@
 #include "base/journald.h"
 #include "base/log.h"
 #include "base/outermost.h"
-#include "base/service_notice.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "duties.h"
 #include "health_check.h"
-#include "integ/pod_wish.h"
 #include "leading_page.h"
 #include "otlp_push.h"
-#include "pods_sidecar.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
+#include "service/loop/run_until_stopped.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
 #include "terminal/program_options.h"
@@ -40,46 +34,14 @@
 namespace derate::agent {
 namespace {
 
-constexpr std::array kStop{SIGTERM, SIGINT};
-constexpr std::array kIgnored{SIGHUP};
-
 struct CommandLine {
   std::string listen = "127.0.0.1:9410", socket;
   std::vector<std::string> hosts;
   bool page = false, open = false, metrics_only = false;
-  std::string check;                // a path
-  std::optional<std::string> otlp;  // empty text: where the environment says
+  std::optional<std::string> check;  // a path
+  std::optional<std::string> otlp;   // empty text: where the environment says
   std::optional<double> otlp_interval_s;
-  PodsSidecarOptions pods{.prefix = kPodPrefix};
 };
-
-// A terminal that closes, or a reload of all units, is no reason to end: there is nothing to
-// reload.
-Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
-  TRY(loop.add_signals(kStop, EventLoop::Priority::round, [&](int) { loop.stop(); }));
-  TRY(loop.add_signals(kIgnored, EventLoop::Priority::round, [](int) {}));
-  ServiceNotices notices;
-  // systemd waits for READY=1, and its queue may be full just now.
-  constexpr Duration kTryAgain = std::chrono::milliseconds(500);
-  EventLoop::Timer ready;
-  ready = TRY(loop.add_timer(EventLoop::Priority::heartbeat, [&] {
-    if (!notices.send_owed()) ready.set(clock.now() + kTryAgain);
-  }));
-  std::uint64_t watchdog_us = 0;
-  EventLoop::Timer alive;
-  if (::sd_watchdog_enabled(0, &watchdog_us) > 0) {
-    alive = TRY(loop.add_timer(EventLoop::Priority::heartbeat, [&] {
-      (void)notify_service("WATCHDOG=1");
-      alive.set(clock.now() + std::chrono::microseconds(watchdog_us / 3));
-    }));
-    alive.set(clock.now());
-  }
-  notices.ready();
-  ready.set(clock.now());
-  TRY(loop.run());
-  (void)notify_service("STOPPING=1");
-  return {};
-}
 
 std::vector<std::string> sockets_of(const CommandLine& line) {
   return line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket};
@@ -140,8 +102,8 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   // A call that hangs outlives all else here.
   static SystemClock clock;
   AgentOptions options = TRY(agent_options(line));
-  block_signals(kStop);
-  block_signals(kIgnored);
+  block_signals(kStopSignals);
+  block_signals(kIgnoredSignals);
   const auto loop = TRY(EventLoop::create());
   UniqueFd listening =
       TRY((line.metrics_only ? listen_tcp(line.listen) : listen_loopback(line.listen))
@@ -176,8 +138,8 @@ Result<void> push(const CommandLine& line, const Log& log) {
   OtlpOptions to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment));
   OtlpPush what{
       .sockets = sockets_of(line), .to = std::move(to), .version = DERATE_VERSION, .log = log};
-  block_signals(kStop);
-  block_signals(kIgnored);
+  block_signals(kStopSignals);
+  block_signals(kIgnoredSignals);
   const auto loop = TRY(EventLoop::create());
   log.info(fmt::format("pushing metrics to http://{}{} every {:g} s", what.to.target.authority(),
                        what.to.target.path, seconds(what.to.interval)));
@@ -188,19 +150,9 @@ Result<void> push(const CommandLine& line, const Log& log) {
   return run_until_stopped(*loop, clock);
 }
 
-// The pods of a node: the threads of serve_pods() work, and the loop has the signals.
-Result<void> mirror_pods(const CommandLine& line, const Log& log) {
-  SystemClock clock;
-  block_signals(kStop);
-  block_signals(kIgnored);
-  const auto loop = TRY(EventLoop::create());
-  TRY(serve_pods(line.pods, log));
-  return run_until_stopped(*loop, clock);
-}
-
 // As a probe: its exit code is the answer.
 Result<int> check(const CommandLine& line) {
-  const HealthCheck found = TRY(check_health(sockets_of(line), line.check));
+  const HealthCheck found = TRY(check_health(sockets_of(line), *line.check));
   write_text(stdout, found.line + "\n");
   return found.is_good ? 0 : 1;
 }
@@ -249,28 +201,6 @@ std::vector<ProgramOption> other_options(CommandLine& line) {
        .what = "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60",
        .target = &line.otlp_interval_s,
        .needs = "--otlp"},
-      {.names = "--node",
-       .type = "NAME",
-       .what = "The node whose pods are served",
-       .target = &line.pods.node},
-      {.names = "--api-server",
-       .type = "FILE",
-       .what = "The socket of `kubectl proxy --unix-socket=FILE`",
-       .target = &line.pods.api_server,
-       .needs = "--node"},
-      {.names = "--pods",
-       .type = "FILE",
-       .what = "Serve no HTTP; serve the Pods API of the kubelet on this socket, for kubelets "
-               "that do not have it",
-       .target = &line.pods.socket,
-       .excludes = {"--listen", "--allow-host", "--socket", "--page", "--otlp", "--metrics-only",
-                    "--check"},
-       .needs = "--api-server"},
-      {.names = "--prefix",
-       .type = "NAME",
-       .what = "Serve the annotations NAME/... of pods (" + line.pods.prefix + ")",
-       .target = &line.pods.prefix,
-       .needs = "--pods"},
   };
 }
 
@@ -282,8 +212,8 @@ ProgramUsage usage_of(CommandLine& line) {
       .version = DERATE_VERSION,
       .summary =
           "Serves derated's metrics, health and operations over HTTP on a loopback address, or its "
-          "metrics alone on any; pushes them to a receiver of OpenTelemetry; or serves the pods of "
-          "a Kubernetes node to derated. See derate-agent(8).",
+          "metrics alone on any; or pushes them to a receiver of OpenTelemetry. See "
+          "derate-agent(8).",
       .footer =
           "Examples:\n"
           "  derate-agent                                   # as the service runs it\n"
@@ -292,8 +222,6 @@ ProgramUsage usage_of(CommandLine& line) {
           "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
           "  derate-agent --listen 0.0.0.0:9410 --metrics-only   # in a pod\n"
           "  derate-agent --check /readyz                   # a probe of Kubernetes\n"
-          "  derate-agent --pods /run/pods/pods-api.sock --node gpu7 \\\n"
-          "               --api-server /run/proxy/api.sock  # a kubelet without the Pods API\n"
           "  curl http://127.0.0.1:9410/metrics\n"
           "  curl -H @FILE http://127.0.0.1:9410/v1/gpu-list   # Authorization: Bearer TOKEN\n\n"
           "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n",
@@ -301,11 +229,8 @@ ProgramUsage usage_of(CommandLine& line) {
 }
 
 Result<int> run(const CommandLine& line, const Log& log) {
-  if (!line.check.empty()) return check(line);
-  if (!line.pods.socket.empty())
-    TRY(mirror_pods(line, log));
-  else
-    TRY(line.otlp ? push(line, log) : serve(line, log));
+  if (line.check) return check(line);
+  TRY(line.otlp ? push(line, log) : serve(line, log));
   return exit_code::kOk;
 }
 

@@ -154,7 +154,7 @@ void visit_scheduler(auto& s, auto&& visit) {
 void visit_kubernetes(auto& s, auto&& visit) {
   const Section at_start{"kubernetes", visit, Scope::start};
   at_start("pods_socket", "",
-           "the kubelet's socket of the Pods API, or that of `derate-agent --pods`, which has the "
+           "the kubelet's socket of the Pods API, or that of derate-pods, which has the "
            "annotations of this node's pods; empty: not read",
            s.kubernetes.pods_socket);
   at_start("prefix", "", "of the annotations' keys, before the slash", s.kubernetes.prefix);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Against a real Kubernetes API server (cluster.py): the manifests in packaging/kubernetes, the
 rights of the ServiceAccount, and annotations to policies on simulated GPUs by way of `kubectl
-proxy`, `derate-agent --pods` and derated. A fake kubelet says which pod has which GPU.
+proxy`, `derate-pods` and derated. A fake kubelet says which pod has which GPU.
 
     DERATE_KUBE_APISERVER=PATH api_server_test.py BUILD [SLOWNESS] [--rounds N]
 
@@ -366,7 +366,7 @@ class ServedMachine(PodMachine):
 
     def start_sidecar(self):
         words, user = self.container("pods")
-        self.sidecar = SERVER.start("pods", [self.build / "derate-agent", *words], user)
+        self.sidecar = SERVER.start("pods", [self.build / "derate-pods", *words], user)
 
     def start(self, name, *arguments):
         """As PodMachine's, and it ends with us; derated by SIGTERM, so that it restores."""
@@ -382,7 +382,7 @@ class ServedMachine(PodMachine):
         self.start_proxy()
         self.start_sidecar()
         self.until((self.shared["/run/derate-pods"] / "pods.sock").exists, 20,
-                   "the socket of derate-agent --pods")
+                   "the socket of derate-pods")
         return super().up()
 
     def down(self):
@@ -514,6 +514,17 @@ class Chain(unittest.TestCase):
                 body = "{}" if method == "POST" else None
                 self.assertEqual(service_machine.ask(path, target, method, body).status, status)
         self.assertEqual(service_machine.ask(path, "/api/v1/pods", Host="evil.org").status, 403)
+
+    def test_pods_are_given_as_metadata_alone(self):
+        """As derate-pods requests them: authors cannot make its lists long by their specs."""
+        path = self.machine.shared["/run/kubectl-proxy"] / "api.sock"
+        self.add_pod("wordy", 0, {f"{PREFIX}/delta": "0.1"})
+        answer = json.loads(service_machine.ask(
+            path, "/api/v1/pods", "GET", None, Accept="application/json;as="
+            "PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json").body)
+        self.assertEqual(answer["kind"], "PartialObjectMetadataList")
+        self.assertIn("wordy", [each["metadata"]["name"] for each in answer["items"]])
+        self.assertTrue(all("spec" not in each for each in answer["items"]))
 
     def test_the_server_is_killed_and_comes_back(self):
         machine = self.machine

@@ -502,12 +502,12 @@ class Together(unittest.TestCase):
         self.assertNotEqual(pods["securityContext"]["runAsUser"],
                             container(spec, "agent")["securityContext"]["runAsUser"])
         drop_in = settings(read(OLDER / "configmap.yaml")[0]["data"]["50-older-kubelet.toml"])
-        self.assertEqual(option(pods, "--pods"), drop_in["kubernetes", "pods_socket"])
+        self.assertEqual(option(pods, "--socket"), drop_in["kubernetes", "pods_socket"])
         self.assertEqual(option(pods, "--prefix"), base_settings()["kubernetes", "prefix"])
         self.assertEqual(option(pods, "--node"), "$(NODE)")
-        for each, socket in ((pods, option(pods, "--pods")), (pods, option(pods, "--api-server")),
+        for each, socket in ((pods, option(pods, "--socket")), (pods, option(pods, "--api-server")),
                              (proxy, option(proxy, "--unix-socket")),
-                             (container(spec, "derated"), option(pods, "--pods"))):
+                             (container(spec, "derated"), option(pods, "--socket"))):
             self.assertIn(str(Path(socket).parent),
                           [mount["mountPath"] for mount in each["volumeMounts"]], each["name"])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the portable programs want of a machine: no glibc later than 2.34, which RHEL 9 and Ubuntu
-22.04 have, and no library but glibc's own; derated and its agent systemd's, too.
+22.04 have, and no library but glibc's own; derated and the services next to it systemd's, too.
 
     portable_test.py BUILD
 """
@@ -15,6 +15,7 @@ LATEST = (2, 34)
 OWN = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PROGRAMS = {"derate": OWN, "derated": OWN | {"libsystemd.so.0"},
             "derate-agent": OWN | {"libsystemd.so.0"},
+            "derate-pods": OWN | {"libsystemd.so.0"},
             "fakenvml/libnvidia-ml.so.1": OWN, "fakedcgm/4/libdcgm.so.4": OWN}
 
 
@@ -43,7 +44,7 @@ class Portable(unittest.TestCase):
             self.assertEqual(needed - allowed, set(), program)
 
     def test_exceptions_find_their_handlers(self):
-        for program in ("derate", "derated", "derate-agent"):
+        for program in ("derate", "derated", "derate-agent", "derate-pods"):
             words = ["status"] if program == "derate" else []
             done = subprocess.run([BUILD / program, *words, "--no-such-option"],
                                   capture_output=True, text=True, timeout=60)

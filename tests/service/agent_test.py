@@ -288,8 +288,7 @@ class TheProcess(Agent):
         files = {link for link in service.descriptors(self.process.pid) if link.startswith("/")}
         self.assertEqual(files - {"/dev/null", str(self.folder / "errors")}, set())
         libraries = Path(f"/proc/{self.process.pid}/maps").read_text()
-        # libnghttp2 is there for --pods alone: this port speaks no HTTP/2.
-        for name in ("sqlite", "nvidia", "ncurses"):
+        for name in ("sqlite", "nvidia", "ncurses", "nghttp2"):
             self.assertNotIn(name, libraries)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can become others")

@@ -95,7 +95,7 @@ class PodTokens : public Json::json_sax_t {
   // Of the last pod, or what stands in its place.
   struct Object {
     NodePod pod;
-    std::string version, message;
+    std::string version;
     bool has_too_many_keys = false;
   };
   Object object;
@@ -146,9 +146,9 @@ class PodTokens : public Json::json_sax_t {
         !is_object_name(out.name_space, kLongestPodName))
       wrong = "a pod whose name or namespace Kubernetes does not allow";
     else if (!is_object_name(out.uid, kLongestPodUid))
-      wrong = fmt::format("pod {}/{}: its UID is none", out.name_space, out.name);
+      wrong = fmt::format("pod {}/{}: its UID is not valid", out.name_space, out.name);
     else if (out.node.size() > kLongestPodName || out.phase.size() > kLongestPhase)
-      wrong = fmt::format("pod {}/{}: its node or phase is none", out.name_space, out.name);
+      wrong = fmt::format("pod {}/{}: its node or phase is not valid", out.name_space, out.name);
     if (!wrong.empty()) return std::nullopt;
     if (object.has_too_many_keys)
       for (auto& [name, value] : out.annotations) value.clear();
@@ -185,9 +185,6 @@ class PodTokens : public Json::json_sax_t {
       case PodPlace::change:
         if (key_ == "type") type = value;
         break;
-      case PodPlace::pod:
-        if (key_ == "message") object.message = log_text(value, 200);
-        break;
       case PodPlace::metadata:
         take_metadata(value);
         break;
@@ -200,6 +197,7 @@ class PodTokens : public Json::json_sax_t {
       case PodPlace::status:
         if (key_ == "phase") object.pod.phase = value;
         break;
+      case PodPlace::pod:
       case PodPlace::items:
       case PodPlace::other:
         break;
@@ -294,8 +292,9 @@ std::string encode_metadata(const NodePod& pod) {
 Result<NodePods> parse_pod_list(std::string_view json, const std::string& prefix) {
   PodTokens tokens(PodPlace::list, prefix);
   TRY(read_tokens(json, tokens));
-  if (tokens.kind != "PodList")
-    return no_pods(fmt::format("kind '{}', allowed is PodList", log_text(tokens.kind, 40)));
+  if (tokens.kind != "PodList" && tokens.kind != "PartialObjectMetadataList")
+    return no_pods(fmt::format("kind '{}', allowed are PodList and PartialObjectMetadataList",
+                               log_text(tokens.kind, 40)));
   if (!tokens.has_items) return no_pods("no items");
   if (!tokens.more.empty()) return no_pods("not the whole list");
   NodePods out;
@@ -314,7 +313,6 @@ Result<PodChange> parse_pod_change(std::string_view json, const std::string& pre
                     log_text(tokens.type, 40)));
   PodChange out;
   out.kind = *kind;
-  out.reason = std::move(tokens.object.message);
   out.version = TRY(checked_version(tokens.object.version));
   if (*kind == PodChange::Kind::bookmark || *kind == PodChange::Kind::failed) return out;
   auto pod = tokens.take_pod();

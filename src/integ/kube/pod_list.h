@@ -36,9 +36,9 @@ struct NodePods {
   bool operator==(const NodePods&) const = default;
 };
 
-// A PodList of the API server. Annotations are kept whose keys begin with `prefix` and "/".
-// Errors: bad_data for what is no PodList, is not the whole list, is beyond the limits, or has a
-// pod whose name, namespace or UID Kubernetes does not allow.
+// A PodList or a PartialObjectMetadataList of the API server. Annotations are kept whose keys begin
+// with `prefix` and "/". Errors: bad_data for what is neither, is not the whole list, is beyond the
+// limits, or has a pod whose name, namespace or UID Kubernetes does not allow.
 Result<NodePods> parse_pod_list(std::string_view json, const std::string& prefix);
 
 // An event of a watch.
@@ -47,7 +47,6 @@ struct PodChange {
   Kind kind = Kind::bookmark;
   NodePod pod;          // of present and deleted
   std::string version;  // resourceVersion of the pod or the bookmark; empty where it has none
-  std::string reason;   // of failed: the API server's message
 };
 
 // A line of a watch. Errors: as above.

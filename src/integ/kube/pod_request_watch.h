@@ -16,7 +16,7 @@
 namespace derate {
 
 struct PodSources {
-  // Of the Pods API. KEP-4188 names the default; `derate-agent --pods` serves the same for older
+  // Of the Pods API. KEP-4188 names the default; derate-pods serves the same for older
   // kubelets.
   std::string pods_socket = "/var/lib/kubelet/pods-api/pods-api.sock";
   std::string resources_socket = "/var/lib/kubelet/pod-resources/kubelet.sock";

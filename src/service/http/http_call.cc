@@ -78,8 +78,9 @@ Result<void> read_some(const UniqueFd& socket, HttpResponseParser& parser,
     parser.put_end();
   if (parser.fault().empty()) return {};
   if (n > 0) return Error{Errc::io, fmt::format("what listens on '{}': {}", path, parser.fault())};
-  return Error{Errc::io,
-               fmt::format("the daemon at '{}' closed the line before its answer's end", path)};
+  return Error{
+      Errc::io,
+      fmt::format("the server at '{}' closed the connection before its answer's end", path)};
 }
 
 Result<void> add_body(HttpResponse& to, HttpResponseParser& parser, const HttpAsk& ask) {

@@ -29,7 +29,7 @@ Result<UniqueFd> connect_at(const std::string& path) {
 Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog) {
   const auto other = connect_at(path);
   if (other.ok() || other.error().code == Errc::busy)
-    return Error{Errc::busy, fmt::format("another daemon listens on '{}'", path)};
+    return Error{Errc::busy, fmt::format("another process listens on '{}'", path)};
   const sockaddr_un address = TRY(address_of(path));
   ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -107,7 +107,7 @@ bool wait_for(int fd, short events, Clock& clock, Instant end) {
 
 Error no_answer(const std::string& path, Duration patience) {
   return {Errc::gpu_stuck,
-          fmt::format("the daemon at '{}' has not answered for {:.0f} s", path, seconds(patience))};
+          fmt::format("the server at '{}' has not answered for {:.0f} s", path, seconds(patience))};
 }
 
 }  // namespace derate

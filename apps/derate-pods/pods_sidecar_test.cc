@@ -11,7 +11,7 @@
 #include "integ/kube/pods_api.h"
 #include "service/http/http_server.h"
 
-namespace derate::agent {
+namespace derate::pods {
 namespace {
 
 using namespace std::chrono_literals;
@@ -55,15 +55,15 @@ RC_GTEST_PROP(PodMirrorProp, HasTheListWithTheChangesAfterIt, ()) {
       }
       mirror.take_list(list);
     } else if (what < 6) {
-      RC_ASSERT(mirror.take_change({PodChange::Kind::present, pod, next, ""}));
+      RC_ASSERT(mirror.take_change({PodChange::Kind::present, pod, next}));
       pods[pod.uid] = pod;
     } else if (what < 8) {
-      RC_ASSERT(mirror.take_change({PodChange::Kind::deleted, pod, next, ""}));
+      RC_ASSERT(mirror.take_change({PodChange::Kind::deleted, pod, next}));
       pods.erase(pod.uid);
     } else if (what == 8) {
-      RC_ASSERT(mirror.take_change({PodChange::Kind::bookmark, {}, next, ""}));
+      RC_ASSERT(mirror.take_change({PodChange::Kind::bookmark, {}, next}));
     } else {
-      RC_ASSERT(!mirror.take_change({PodChange::Kind::failed, {}, "", "too old"}));
+      RC_ASSERT(!mirror.take_change({PodChange::Kind::failed, {}, ""}));
     }
     if (what != 9) version = next;
     std::string answer;
@@ -189,6 +189,7 @@ struct PodsSidecarTest : testing::Test {
     how.handle = [this](const HttpCall& call) -> HttpReply {
       const std::lock_guard lock(mutex);
       asked.push_back(call.request.target);
+      accepted.push_back(find_field(call.request.fields, "Accept").value_or(""));
       if (replies.empty()) return error_response(500, "no more");
       HttpReply out = std::move(replies.front());
       replies.pop_front();
@@ -225,7 +226,7 @@ struct PodsSidecarTest : testing::Test {
   SystemClock clock;
   std::mutex mutex;
   std::deque<HttpReply> replies;
-  std::vector<std::string> asked;
+  std::vector<std::string> asked, accepted;
   std::unique_ptr<HttpServer> api_server;
   std::vector<std::string> served;  // pods_in() of each answer
   PodsSidecar sidecar{{"", "n1.example", path, "derate.dev"},
@@ -236,7 +237,9 @@ struct PodsSidecarTest : testing::Test {
                       Log()};
 };
 
-constexpr const char* kOfNode = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1.example";
+constexpr const char* kOfNode =
+    "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1.example%2Cstatus.phase%21%3DSucceeded"
+    "%2Cstatus.phase%21%3DFailed";
 constexpr const char* kWatched = "&watch=true&allowWatchBookmarks=true&timeoutSeconds=300";
 
 TEST_F(PodsSidecarTest, ServesTheListAndEachChange) {
@@ -247,6 +250,8 @@ TEST_F(PodsSidecarTest, ServesTheListAndEachChange) {
   EXPECT_EQ(sidecar.round(), 1s);
   EXPECT_EQ(served.front(), "a=0.1");
   EXPECT_EQ(served.back(), "b=0.2");
+  EXPECT_TRUE(accepted.at(0).starts_with("application/json;as=PartialObjectMetadataList;"));
+  EXPECT_TRUE(accepted.at(1).starts_with("application/json;as=PartialObjectMetadata;"));
   EXPECT_EQ(take_asked(),
             (std::vector<std::string>{std::string(kOfNode) + "&resourceVersion=0",
                                       std::string(kOfNode) + "&resourceVersion=7" + kWatched}));
@@ -305,4 +310,4 @@ TEST_F(PodsSidecarTest, ABadEventEndsTheWatch) {
 }
 
 }  // namespace
-}  // namespace derate::agent
+}  // namespace derate::pods

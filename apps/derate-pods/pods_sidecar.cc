@@ -4,8 +4,6 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -20,7 +18,7 @@
 #include "service/http/http_call.h"
 #include "service/transport/unix_socket.h"
 
-namespace derate::agent {
+namespace derate::pods {
 namespace {
 
 constexpr const char* kListPodsMethod = "/v1alpha1.Pods/ListPods";
@@ -30,6 +28,13 @@ constexpr int kSocketQueue = 16;
 constexpr Duration kLeastRound = std::chrono::seconds(1), kMostRound = std::chrono::seconds(10);
 // The API server ends a watch after this time, and the pods are listed again.
 constexpr int kWatchSeconds = 300;
+// Metadata alone, without specs and states, of which a pod's author can write far more; from a
+// server that does not know it, whole pods (Kubernetes API concepts, "Receiving resources as
+// Tables", and PartialObjectMetadata there).
+constexpr const char* kAcceptList =
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json";
+constexpr const char* kAcceptEvents =
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io, application/json";
 
 // The error of an answer whose status is not 200, with the `message` of its Status object.
 Error api_server_error(const HttpResponse& answer) {
@@ -71,7 +76,7 @@ Result<void> check_socket_name(const char* option, const std::string& path) {
 }  // namespace
 
 Result<void> check_options(const PodsSidecarOptions& options) {
-  TRY(check_socket_name("--pods", options.socket));
+  TRY(check_socket_name("--socket", options.socket));
   TRY(check_socket_name("--api-server", options.api_server));
   for (const auto& [option, value] :
        {std::pair("--node", options.node), std::pair("--prefix", options.prefix)})
@@ -153,8 +158,9 @@ bool LineReader::put(std::string_view piece, const std::function<bool(std::strin
 // --- PodsSidecar ---------------------------------------------------------------------------------
 
 std::string PodsSidecar::target(std::string_view parameters) const {
-  return fmt::format("/api/v1/pods?fieldSelector={}{}",
-                     percent_encoded("spec.nodeName=" + options_.node), parameters);
+  const std::string selector =
+      fmt::format("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", options_.node);
+  return fmt::format("/api/v1/pods?fieldSelector={}{}", percent_encoded(selector), parameters);
 }
 
 // With a version the API server answers from its cache, with nothing older than that; with "0" it
@@ -162,7 +168,7 @@ std::string PodsSidecar::target(std::string_view parameters) const {
 Result<NodePods> PodsSidecar::list() const {
   const std::string version = mirror_.version().empty() ? "0" : mirror_.version();
   const HttpAsk ask{.target = target("&resourceVersion=" + percent_encoded(version)),
-                    .fields = {{"Accept", "application/json"}},
+                    .fields = {{"Accept", kAcceptList}},
                     .most_bytes = kMostPodListBytes};
   const HttpResponse answer = TRY(http_call(options_.api_server, ask, kPatience));
   if (answer.status != 200) return api_server_error(answer);
@@ -186,7 +192,7 @@ Result<void> PodsSidecar::watch() {
       .target = target(fmt::format("&resourceVersion={}&watch=true&allowWatchBookmarks=true"
                                    "&timeoutSeconds={}",
                                    percent_encoded(mirror_.version()), kWatchSeconds)),
-      .fields = {{"Accept", "application/json"}},
+      .fields = {{"Accept", kAcceptEvents}},
       .most_bytes = 64 << 10};
   const SilenceTimer silence(kSilence);
   LineReader lines;
@@ -236,7 +242,7 @@ Result<void> serve_pods(const PodsSidecarOptions& options, const Log& log) {
   // The threads outlive this function, and whatever is destroyed when main() ends.
   static SystemClock clock;
   TRY(check_options(options));
-  UniqueFd listening = TRY(listen_at(options.socket, kSocketMode, kSocketQueue).with("--pods"));
+  UniqueFd listening = TRY(listen_at(options.socket, kSocketMode, kSocketQueue).with("--socket"));
   const std::shared_ptr<UnaryServer> server =
       TRY(UnaryServer::create(std::move(listening), {.methods = {kListPodsMethod}}, clock));
   log.info(fmt::format("serving the pods of node {} on {}, asking the API server at {}",
@@ -257,4 +263,4 @@ Result<void> serve_pods(const PodsSidecarOptions& options, const Log& log) {
   return {};
 }
 
-}  // namespace derate::agent
+}  // namespace derate::pods

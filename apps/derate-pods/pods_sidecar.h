@@ -1,4 +1,4 @@
-// derate-agent --pods, for kubelets without the Pods API: lists and watches the pods of a node at
+// derate-pods, for kubelets without the Pods API: lists and watches the pods of a node at
 // the API server, through `kubectl proxy` on a unix socket, and serves them to derated as the
 // kubelet's Pods API does. It has no token, no GPU and no network.
 #pragma once
@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "integ/kube/pod_list.h"
 
-namespace derate::agent {
+namespace derate::pods {
 
 struct PodsSidecarOptions {
   std::string socket;      // where the Pods API is served
@@ -119,4 +119,4 @@ class PodsSidecar {
 // listen_at(), not_supported without libnghttp2.
 Result<void> serve_pods(const PodsSidecarOptions& options, const Log& log);
 
-}  // namespace derate::agent
+}  // namespace derate::pods
