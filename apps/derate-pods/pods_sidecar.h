@@ -94,7 +94,7 @@ class PodsSidecar {
         clock_(clock),
         log_(std::move(log)) {}
 
-  // Lists the pods, and watches them until the watch ends. Returns the time from the begin of this
+  // Lists the pods, and watches them until the watch ends. Returns the time from the start of this
   // round to that of the next: a second, or longer after failures.
   Duration round();
 

@@ -29,6 +29,7 @@
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
 #include "integ/kube/pod_request_watch.h"
+#include "integ/kube/unary_call.h"
 #include "integ/runtime_power.h"
 #include "integ/slurm/job_life.h"
 #include "service/loop/event_loop.h"
@@ -68,6 +69,10 @@ HistoryService::Options history_options(const Settings& settings) {
 // Empty: annotations are not read.
 std::function<PodRequests()> pod_requests(const Settings& settings, const Log& log) {
   if (settings.kubernetes.pods_socket.empty() || settings.pod_resources.empty()) return {};
+  if (!can_call()) {
+    log.info("annotations of pods are not read: this derated was built without libnghttp2");
+    return {};
+  }
   struct Watch {
     SystemClock clock;
     PodRequestWatch pods;

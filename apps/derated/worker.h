@@ -50,7 +50,7 @@ struct WorkerOptions {
   WorkloadTracker::Options tracker = {};            // its log is the fleet's
   AttributionService::Options attribution = {};     // without a namer nothing is attributed
   AllocationService::Options allocations = {};      // its log is the fleet's
-  PodWishes::Options pods = {};                     // its log, too; without pods none has a say
+  PodWishes::Options pods = {};                     // without `pods` no annotation counts
   HistoryService::Options history = {};             // its log is the fleet's
   EventLog::Options events = {};                    // its log, too; the history keeps them
   ConfigSource config = {};                         // of the settings; empty: of no file

@@ -206,7 +206,9 @@ class House {
         return open(choice);
       };
     };
+    options.fleet.leases.take_lost = [this] { return std::exchange(lost_leases, {}); };
     options.fleet.leases.take = [this](const DomainId& domain) {
+      ++leases_requested;
       return take_lease(folder + "/run", short_name(domain), "the worker");
     };
     options.attribution = attribution;
@@ -292,6 +294,8 @@ class House {
   FakeClock clock;
   int rounds = 0, opens_later = 0;
   bool opening_fails = false;
+  int leases_requested = 0;
+  std::vector<DomainId> lost_leases = {};
   DriverTimes driver = {};  // with times, each GPU has a thread for its calls
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "device/sim/sim_mig.h"
@@ -367,6 +368,77 @@ TEST(Pods, ARefusedPodHidesNoOther) {
   ASSERT_NE(house.gpu(1).policy(), nullptr);
   EXPECT_TRUE(house.by_pod(1));
   EXPECT_NEAR(most_loss(house.gpu(1).policy()->policy), 0.05, 1e-9);
+}
+
+// Authors change annotations as often as they like: a GPU's policy loses more only so often, and
+// never more than any pod allows.
+TEST(Pods, AnnotationsThatChangeAllTheTimeChangeAGpuSeldom) {
+  PodHouse house;
+  std::size_t looser = 0;
+  double before = 0;
+  for (int i = 0; i < 200; ++i) {
+    const double loss = i % 2 == 0 ? 0.2 : 0.1;
+    house.list({asking(house, 1, i % 2 == 0 ? "0.2" : "0.1")});
+    ASSERT_NE(house.gpu(1).policy(), nullptr);
+    const double now = most_loss(house.gpu(1).policy()->policy);
+    ASSERT_LE(now, loss + 1e-9);
+    looser += now > before + 1e-9 ? 1 : 0;
+    before = now;
+  }
+  EXPECT_LE(looser, PodWishes::kMostChanges);
+  EXPECT_TRUE(house.has_logged("pod lab/train: GPU 1 waits for its policy"));
+  // What was asked for last comes in the end.
+  house.list({asking(house, 1, "0.2")});
+  EXPECT_NEAR(most_loss(house.gpu(1).policy()->policy), 0.1, 1e-9);
+  house.clock.advance(1h);
+  house.list({asking(house, 1, "0.2")});
+  EXPECT_NEAR(most_loss(house.gpu(1).policy()->policy), 0.2, 1e-9);
+  // The GPU is given back at once, however often that happens.
+  house.list({});
+  EXPECT_FALSE(house.by_pod(1));
+}
+
+// Another program has the GPU's lease.
+Result<UniqueFd> another(const PodHouse& house, int gpu) {
+  return take_lease(house.folder + "/run", house.uuid_of(gpu), "another");
+}
+
+TEST(Pods, AFailureIsTriedAgainLessAndLessOften) {
+  PodHouse house;
+  auto other = another(house, 1);
+  ASSERT_TRUE(other.ok());
+  house.list({asking(house, 1, "0.1")});
+  house.run(64s);
+  EXPECT_GE(house.leases_requested, 6);
+  EXPECT_LE(house.leases_requested, 8);
+  EXPECT_TRUE(house.has_logged("pod lab/train: GPU 1 is not governed for it"));
+  other = Error{Errc::io, "released"};
+  house.run(64s);
+  EXPECT_TRUE(house.by_pod(1));
+}
+
+// The GPU's lease is lost, and a second pod's request fails: what the first pod requested does not
+// come back with the lease.
+TEST(Pods, AFailedRequestLeavesNoEarlierOne) {
+  PodHouse house;
+  house.list({asking(house, 1, "0.2")});
+  ASSERT_TRUE(house.by_pod(1));
+  ASSERT_TRUE(std::filesystem::remove(house.folder + "/run/" + house.uuid_of(1) + ".lock"));
+  auto other = another(house, 1);
+  ASSERT_TRUE(other.ok());
+  house.lost_leases.push_back(gpu_domain(house.uuid_of(1)));
+  house.run(1s);
+  EXPECT_FALSE(house.sim(1).locked());
+  TruePod second = asking(house, 1, "0.05");
+  second.name.pod = "second";
+  second.uid = "uid-2";
+  house.list({second});
+  EXPECT_FALSE(house.by_pod(1));
+  other = Error{Errc::io, "released"};
+  house.list({});
+  house.run(90s);
+  EXPECT_FALSE(house.by_pod(1));
+  EXPECT_FALSE(house.sim(1).locked());
 }
 
 TEST(Pods, AnAnswerThatIsTooOldCountsForNothing) {

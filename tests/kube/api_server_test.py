@@ -515,6 +515,17 @@ class Chain(unittest.TestCase):
                 self.assertEqual(service_machine.ask(path, target, method, body).status, status)
         self.assertEqual(service_machine.ask(path, "/api/v1/pods", Host="evil.org").status, 403)
 
+    def test_another_client_lists_the_pods(self):
+        """gRPC's own, of derate-pods: what we speak is not what we think gRPC is."""
+        uid = self.add_pod("train", 0, {f"{PREFIX}/delta": "0.1", "example.org/delta": "0.2"})
+        self.add_pod("elsewhere", 3, {f"{PREFIX}/delta": "0.1"}, node=OTHER_NODE)
+        self.machine.until_wishes({0: assure(0.1)})
+        done = subprocess.run(
+            [OPTIONS.build / "fake_kubelet", self.machine.shared["/run/derate-pods"] / "pods.sock",
+             "list"], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines(), [f"{LAB}/train {uid} {PREFIX}/delta=0.1"])
+
     def test_pods_are_given_as_metadata_alone(self):
         """As derate-pods requests them: authors cannot make its lists long by their specs."""
         path = self.machine.shared["/run/kubectl-proxy"] / "api.sock"

@@ -27,6 +27,8 @@
 //
 //   fake_kubelet PODS_SOCKET ask       the client of one: lists pods each second, and prints the
 //   code of the answer and how many there are
+//   fake_kubelet PODS_SOCKET list      the same once: prints each pod as NAMESPACE/NAME UID and its
+//   annotations, KEY=VALUE; exits with the code of the answer
 #include <grpc/support/time.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -158,34 +160,53 @@ int serve(const std::string& pods_socket, const std::string& resources_socket,
   return 0;
 }
 
+grpc::Status list_pods(const std::string& socket, v1alpha1::ListPodsResponse& pods) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto stub = v1alpha1::Pods::NewStub(
+      grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  context.set_deadline(in_seconds(5));
+  return stub->ListPods(&context, v1alpha1::ListPodsRequest(), &pods);
+}
+
 // Until its parent ends it.
 int ask(const std::string& socket) {
   for (;;) {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto stub = v1alpha1::Pods::NewStub(
-        grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
-    grpc::ClientContext context;
-    context.set_deadline(in_seconds(5));
     v1alpha1::ListPodsResponse pods;
-    const auto status = stub->ListPods(&context, v1alpha1::ListPodsRequest(), &pods);
+    const auto status = list_pods(socket, pods);
     std::cout << status.error_code() << " " << pods.pods_size() << std::endl;
     gpr_sleep_until(in_seconds(1));
   }
+}
+
+int list(const std::string& socket) {
+  v1alpha1::ListPodsResponse pods;
+  const auto status = list_pods(socket, pods);
+  for (const std::string& bytes : pods.pods()) {
+    v1alpha1::Pod pod;
+    if (!pod.ParseFromString(bytes)) return 100;
+    const auto& metadata = pod.metadata();
+    std::cout << metadata.namespace_() << "/" << metadata.name() << " " << metadata.uid();
+    for (const auto& [key, value] : metadata.annotations()) std::cout << " " << key << "=" << value;
+    std::cout << "\n";
+  }
+  return status.error_code();
 }
 
 }  // namespace
 
 int main(int count, char** words) {
   if (count < 3) {
-    std::cerr << "usage: fake_kubelet SOCKET answer|long|error|hang|ask [N]\n"
+    std::cerr << "usage: fake_kubelet SOCKET answer|long|error|hang|ask|list [N]\n"
                  "       fake_kubelet PODS_SOCKET serve RESOURCES_SOCKET [FAULT]\n";
     return 2;
   }
   const std::string mode = words[2];
   if (mode == "serve" && count > 3) return serve(words[1], words[3], count > 4 ? words[4] : "none");
   if (mode == "ask") return ask(words[1]);
+  if (mode == "list") return list(words[1]);
   Lister lister(mode, count > 3 ? number(words[3]) : 0);
   const auto server = listen(words[1], {&lister});
   if (!server) return 1;

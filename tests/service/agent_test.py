@@ -279,6 +279,44 @@ class ThePage(Agent):
         self.assertEqual(self.take(port, code), 200)
 
 
+class InAPod(Agent):
+    """--metrics-only, and --check as a probe."""
+
+    def test_metrics_alone_are_for_everyone_on_any_address(self):
+        _, port = self.agent("--metrics-only", "--listen", "0.0.0.0:0")
+        for fields in ({}, BEARER, {"Host": "10.0.0.7:9410"}, {"Origin": "http://evil.example"}):
+            self.assertEqual(ask(port, "/metrics", **fields).body, METRICS)
+            for path in ("/livez", "/readyz"):
+                self.assertEqual(ask(port, path, **fields).status, 200)
+        before = len(self.derated.asked)
+        for method, path in (("GET", "/v1/status"), ("POST", "/v1/release"), ("GET", "/v1/events"),
+                             ("GET", "/ui"), ("POST", "/metrics"), ("GET", "/metrics/x"),
+                             ("DELETE", "/livez"), ("POST", "/ui/session")):
+            body = "{}" if method == "POST" else None
+            self.assertEqual(ask(port, path, method, body, **BEARER).status, 404, path)
+        self.assertEqual(len(self.derated.asked), before)
+
+    def check(self, *words):
+        done = subprocess.run([str(service.energy_test.BUILD / "derate-agent"), "--check", *words],
+                              capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout.strip() or done.stderr.strip()
+
+    def test_a_probe_has_the_health_as_its_exit_code(self):
+        for path in ("/livez", "/readyz"):
+            self.assertEqual(self.check(path)[0], 0)
+        self.derated.health = (503, '{"ok":false,"error":"GPU 0: its samples are 9 s old"}\nmore')
+        code, text = self.check("/readyz")
+        self.assertEqual((code, "9 s old" in text, "more" in text), (1, True, False))
+        self.derated.close()
+        code, text = self.check("/livez")
+        self.assertEqual(code, 1)
+        self.assertIn("nobody listens", text)
+        for wrong in ("", "/metrics", "livez"):
+            code, text = self.check(wrong)
+            self.assertEqual(code, 2, text)
+            self.assertIn(f"--check '{wrong}': allowed are /livez and /readyz", text)
+
+
 class TheProcess(Agent):
     def test_it_has_sockets_and_nothing_else(self):
         self.assertEqual(self.get("/metrics").status, 200)

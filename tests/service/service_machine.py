@@ -80,7 +80,8 @@ class Machine(energy_test.Machine):
         errors = self.folder / "errors"
         before = errors.stat().st_size if errors.exists() else 0
         how = {"user": user, "group": user, "extra_groups": []} if user else {}
-        process = self.start("derate-agent", "--listen", "127.0.0.1:0", *options, **how)
+        listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
+        process = self.start("derate-agent", *listen, *options, **how)
         found = None
 
         def listens():

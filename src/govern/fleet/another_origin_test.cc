@@ -52,7 +52,7 @@ TEST_F(AnotherOrigin, HasItsPlaceBetweenTheOthers) {
   EXPECT_EQ(now().why, "a job of the scheduler");
   EXPECT_STREQ(to_string(now().origin), "scheduler");
   EXPECT_EQ(*fleet.assign(0, by(origins::command, "root", "efficient-fix")),
-            "GPU 0 will be governed by efficient-fix when the run of job 7 has ended");
+            "GPU 0 will be governed by efficient-fix when job 7 has ended");
   EXPECT_TRUE(fleet.assign(0, by(origins::run, "ann", "max-freq")).ok());
   EXPECT_EQ(now().who, "ann");
   EXPECT_EQ(*fleet.assign(0, by(kJob, "job 8", "assure")),

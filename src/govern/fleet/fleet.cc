@@ -66,13 +66,18 @@ Error trouble_of(const ManagedGpu& gpu) {
           fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message)};
 }
 
+// "the run of ann", "pod lab/train"
+std::string holder(const Assignment& assignment) {
+  return assignment.origin->before_who + assignment.who;
+}
+
 // Why a request is refused while the assignment `first` has the GPU.
 std::string refusal_of(const ManagedGpu& gpu, const Assignment& first) {
   if (first.tuned)
     return fmt::format("GPU {} is tuned for '{}'; `derate release` ends that", gpu.id().index,
                        first.who);
-  return fmt::format("GPU {} is governed for the run of {}: what is tried would not be seen",
-                     gpu.id().index, first.who);
+  return fmt::format("GPU {} is governed for {}: what is tried would not be seen", gpu.id().index,
+                     holder(first));
 }
 
 // "GPU 1 is governed by assure", or that it is observed.
@@ -632,10 +637,10 @@ Result<std::string> Fleet::assign(std::size_t at, Assignment request) {
     assignments_ = before;
     return busy;
   }
-  const std::string first_of = first == nullptr ? "" : first->who;
+  const std::string first_of = first == nullptr ? "" : holder(*first);
   assignments_.put(gpu.uuid(), request);
   if (verdict == Verdict::waits)
-    return fmt::format("GPU {} will be {} when the run of {} has ended", gpu.id().index,
+    return fmt::format("GPU {} will be {} when {} has ended", gpu.id().index,
                        request.policy
                            ? fmt::format("governed by {}", request.policy->policy.info->name)
                            : "observed",
@@ -678,8 +683,8 @@ Result<std::string> Fleet::confirm(std::size_t at, std::string who) {
   assignments_.put(gpu.uuid(), confirmed);
   const char* const name = confirmed.policy->policy.info->name;
   if (!is_on)
-    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
-                       name, gpu.assigned ? gpu.assigned->who : "another");
+    return fmt::format("GPU {} will be governed by {} when {} has ended", gpu.id().index, name,
+                       gpu.assigned ? holder(*gpu.assigned) : "another request");
   gpu.assigned = confirmed;
   if (!gpu.governed) return trouble_of(gpu);
   return fmt::format("GPU {} stays governed by {}", gpu.id().index, name);

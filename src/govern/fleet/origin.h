@@ -22,6 +22,7 @@ struct OriginRow {
   int rank;          // the highest of those that ask for a GPU has it
   Asker asker = Asker::operators;
   Behind behind = Behind::waits;
+  const char* before_who = "";  // for people: "the run of " ann, but pod lab/train alone
 };
 
 class RequestOrigin {
@@ -46,7 +47,7 @@ inline constexpr OriginRow kOrigins[] = {
     {"unconfirmed", "policy set", 20, OriginRow::Asker::operators, OriginRow::Behind::refused},
     {"pod", "annotations of a pod", 24, OriginRow::Asker::users},
     {"job", "a scheduler's job", 25, OriginRow::Asker::users},
-    {"run", "derate run", 30, OriginRow::Asker::users},
+    {"run", "derate run", 30, OriginRow::Asker::users, OriginRow::Behind::waits, "the run of "},
     {"tuning", "tuned for a job", 40, OriginRow::Asker::users},
 };
 namespace origins {

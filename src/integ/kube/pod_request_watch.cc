@@ -80,6 +80,8 @@ bool PodRequestWatch::take_devices() {
       {.socket = sources_.resources_socket, .timeout = sources_.timeout, .stop_fd = stop_.get()},
       clock_);
   if (!answer.ok() && is_stop(answer.error())) return false;
+  log_devices(answer.ok() ? (*answer ? "" : "there is no " + sources_.resources_socket)
+                          : answer.error().message);
   roster_.take_devices(std::move(answer), clock_.now());
   return true;
 }
@@ -116,8 +118,23 @@ void PodRequestWatch::log_pods(const Result<Pods>& answer) {
     log_.info(fmt::format("Pods API: there is no {}; annotations of pods are not read",
                           sources_.pods_socket));
   else
-    log_.warning(fmt::format("Pods API: {}; the last answer counts for 5 minutes",
-                             answer.ok() ? "its socket is gone" : answer.error().message));
+    log_.warning(fmt::format("Pods API: {}; {}",
+                             answer.ok() ? "its socket is gone" : answer.error().message,
+                             answered_ ? "the last answer counts for 5 minutes"
+                                       : "annotations of pods count for nothing until it answers"));
+}
+
+// Empty: there is an answer.
+void PodRequestWatch::log_devices(const std::string& failure) {
+  const bool failed = !failure.empty();
+  if (std::exchange(devices_failed_, failed) == failed) return;
+  if (failed)
+    log_.warning(
+        fmt::format("pod-resources API: {}; the GPUs of pods with annotations are not "
+                    "known, or those of the last answer",
+                    failure));
+  else
+    log_.info("pod-resources API: answers again");
 }
 
 // A pod's problem is logged once as long as it is there.

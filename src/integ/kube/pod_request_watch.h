@@ -49,6 +49,7 @@ class PodRequestWatch {
   bool take_pods();
   void publish();
   void log_pods(const Result<std::optional<std::vector<ApiPod>>>& answer);
+  void log_devices(const std::string& failure);
   void log_problems();
   Duration period() const;
 
@@ -58,6 +59,7 @@ class PodRequestWatch {
   PodRoster roster_;
   std::size_t version_ = 0;         // of the API, that the kubelet has
   bool answered_ = false;           // once
+  bool devices_failed_ = false;     // the last list
   bool waiting_ = false;            // a pod did, in the last round
   std::string logged_;              // the kind of what was logged last of the Pods API
   std::set<std::string> problems_;  // that were logged

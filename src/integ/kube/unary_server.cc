@@ -21,7 +21,9 @@
 #include "base/check.h"
 
 namespace derate {
-namespace {
+// Not anonymous: UnaryServer::State, which has a name outside this file, has members of these
+// types.
+namespace unary_serving {
 
 // Calls of a connection at the same time; gRPC clients wait with more.
 constexpr std::uint32_t kMostServedStreams = 4;
@@ -281,7 +283,9 @@ int ServedConnection::respond(std::int32_t id, ServedCall& call) {
   return nghttp2_submit_response(session_.get(), id, fields.data(), fields.size(), &body);
 }
 
-}  // namespace
+}  // namespace unary_serving
+
+using namespace unary_serving;
 
 // --- the server's thread -------------------------------------------------------------------------
 

@@ -18,6 +18,17 @@ bool may_be_gpu(const PodDevice& device) {
          device.device.starts_with("MIG-");
 }
 
+// A sentence about a device that is not among the GPUs here, as far as is known.
+std::string unproven_device(const PodRequest& pod, const PodDevice& device) {
+  const auto name = parse_device_name(device.device);
+  const bool is_instance = name && !name->mig_uuid.empty();
+  return fmt::format("pod {}/{}: device '{}' is not {}", pod.name.name_space, pod.name.pod,
+                     log_text(device.device, kLongestShown),
+                     is_instance ? "a known MIG instance; instances are known while energy is "
+                                   "attributed ([attribute] enabled)"
+                                 : "proven to be a GPU here");
+}
+
 }  // namespace
 
 std::optional<std::string> gpu_of_device(const PodDevice& device, std::span<const GpuId> gpus,
@@ -44,9 +55,7 @@ PodMatch match_pods(const std::vector<PodRequest>& pods, std::span<const GpuId> 
       if (const auto uuid = gpu_of_device(device, gpus, instances))
         of_pod.insert(*uuid);
       else if (may_be_gpu(device))
-        out.unproven[pod.uid] =
-            fmt::format("pod {}/{}: device '{}' is not proven to be a GPU here",
-                        pod.name.name_space, pod.name.pod, log_text(device.device, kLongestShown));
+        out.unproven[pod.uid] = unproven_device(pod, device);
     }
     for (const std::string& uuid : of_pod) out.on_gpu[uuid].push_back(&pod);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -13,6 +14,14 @@ namespace {
 
 std::string who_is(const PodRequest& pod) {
   return fmt::format("pod {}/{}", pod.name.name_space, pod.name.pod);
+}
+
+// -1: nothing is written.
+double loss_of(const std::optional<PolicyAssignment>& policy) {
+  return policy ? most_loss(policy->policy) : -1;
+}
+double loss_of(const ManagedGpu& gpu) {
+  return gpu.policy() == nullptr ? -1 : most_loss(gpu.policy()->policy);
 }
 
 constexpr const char* kEnded = "no pod on it requests that any more";
@@ -57,7 +66,22 @@ void PodWishes::step(std::size_t at, const std::vector<const PodRequest*>& pods)
     if (logged_.contains(uuid)) named_.insert(uuid);
     return;
   }
-  give(at, *wanted);
+  if (may_change(gpu, *wanted)) give(at, *wanted);
+}
+
+// What is in force meanwhile loses no more than any pod allows.
+bool PodWishes::may_change(const ManagedGpu& gpu, const Decision& decision) {
+  std::deque<Instant>& made = changes_[gpu.uuid()];
+  const Instant now = clock_.now();
+  while (!made.empty() && now - made.front() >= kChangeCounts) made.pop_front();
+  if (made.size() >= kMostChanges && loss_of(decision.policy) >= loss_of(gpu)) {
+    log_once(gpu.uuid(),
+             fmt::format("{}: GPU {} waits for its policy: annotations of the pods on it have "
+                         "changed {} times within an hour",
+                         decision.who, gpu.id().index, made.size()));
+    return false;
+  }
+  return true;
 }
 
 // The strictest of those that operators allow: nothing written, then the smallest loss, then the
@@ -65,9 +89,7 @@ void PodWishes::step(std::size_t at, const std::vector<const PodRequest*>& pods)
 std::optional<PodWishes::Decision> PodWishes::decide(const ManagedGpu& gpu,
                                                      const std::vector<const PodRequest*>& pods) {
   std::optional<Decision> out;
-  const auto loss = [](const Decision& decision) {
-    return decision.policy ? most_loss(decision.policy->policy) : -1.0;
-  };
+  const auto loss = [](const Decision& decision) { return loss_of(decision.policy); };
   for (const PodRequest* const pod : pods) {
     auto decision = decision_of(*pod);
     if (!decision) continue;
@@ -84,7 +106,7 @@ std::optional<PodWishes::Decision> PodWishes::decide(const ManagedGpu& gpu,
   return out;
 }
 
-// Empty: the pod has no say, which is logged.
+// Empty: the pod's annotations count for nothing, which is logged.
 std::optional<PodWishes::Decision> PodWishes::decision_of(const PodRequest& pod) {
   const auto ignored = [&](const std::string& why) {
     log_once(pod.uid, fmt::format("{}: its annotations count for nothing: {}", who_is(pod), why));
@@ -137,18 +159,27 @@ void PodWishes::give(std::size_t at, const Decision& decision) {
   const std::string uuid = fleet_.gpus()[at].uuid();
   Assignment wish{.origin = origins::pod, .who = decision.who};
   wish.policy = policy_for(fleet_.gpus()[at], decision);
-  const int index = fleet_.gpus()[at].id().index;
   const auto done = fleet_.assign(at, std::move(wish));
-  if (!done.ok()) {
-    given_.erase(uuid);
-    failed_[uuid] = {decision, clock_.now() + kAgainAfter};
-    withdraw(uuid, "it failed");
-    return log_once(uuid, fmt::format("{}: GPU {} is not governed for it: {}", decision.who, index,
-                                      done.error().message));
-  }
+  if (!done.ok()) return fail(fleet_.gpus()[at], decision, done.error().message);
   failed_.erase(uuid);
   given_[uuid] = decision;
+  std::deque<Instant>& made = changes_[uuid];
+  made.push_back(clock_.now());
+  if (made.size() > kMostChanges) made.pop_front();
   options_.log.info(fmt::format("{}: {}", decision.who, *done), {{"gpu", uuid}});
+}
+
+void PodWishes::fail(const ManagedGpu& gpu, const Decision& decision, const std::string& why) {
+  const std::string uuid = gpu.uuid();
+  given_.erase(uuid);
+  Failure& failure = failed_[uuid];
+  const bool same = failure.of == decision;
+  failure.wait = same ? std::min(kLongestAgain, 2 * failure.wait) : kAgainAfter;
+  failure.of = decision;
+  failure.again = clock_.now() + failure.wait;
+  withdraw(uuid, "it failed");
+  log_once(uuid,
+           fmt::format("{}: GPU {} is not governed for it: {}", decision.who, gpu.id().index, why));
 }
 
 // The fleet keeps an earlier pod's request where a later one's failed.

@@ -1,8 +1,9 @@
 // GPUs that are governed as the annotations of Kubernetes pods request. Of several pods that share
-// a GPU the strictest decides; pods without an annotation have no say. It runs on one thread and
+// a GPU the strictest decides; pods without an annotation do not count. It runs on one thread and
 // never blocks.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -27,7 +28,13 @@ class PodWishes {
     std::function<PodRequests()> pods = {};
     Log log = {};
   };
-  static constexpr Duration kAgainAfter = std::chrono::seconds(1);  // a failure
+  // After a failure, and at most so long after more failures of the same: twice as long each time.
+  static constexpr Duration kAgainAfter = std::chrono::seconds(1),
+                            kLongestAgain = std::chrono::seconds(60);
+  // Of a GPU: authors of pods can change annotations each second. A change that loses less is made
+  // at once; one that loses more waits when there were so many, of which each counts this long.
+  static constexpr std::size_t kMostChanges = 60;
+  static constexpr Duration kChangeCounts = std::chrono::hours(1);
 
   // `clock` and `fleet` outlive it.
   PodWishes(Clock& clock, Fleet& fleet, Options options)
@@ -48,6 +55,7 @@ class PodWishes {
   };
   struct Failure {
     Decision of;
+    Duration wait{};
     Instant again{};
   };
 
@@ -58,7 +66,9 @@ class PodWishes {
   void withdraw(const std::string& uuid, const char* why);
   Result<void> check_operators(const ManagedGpu& gpu, const Decision& decision) const;
   bool is_in_force(const ManagedGpu& gpu, const Decision& decision) const;
+  bool may_change(const ManagedGpu& gpu, const Decision& decision);
   void give(std::size_t at, const Decision& decision);
+  void fail(const ManagedGpu& gpu, const Decision& decision, const std::string& why);
   void give_back(const std::string& uuid, const char* why);
   void step(std::size_t at, const std::vector<const PodRequest*>& pods);
 
@@ -66,11 +76,12 @@ class PodWishes {
   Fleet& fleet_;
   Options options_;
   RequestRules rules_;
-  std::set<std::string> namespaces_;           // empty: all
-  std::map<std::string, Decision> given_;      // by the GPU's UUID
-  std::map<std::string, Failure> failed_;      // the same
-  std::map<std::string, std::string> logged_;  // the newest text of each pod or GPU
-  std::set<std::string> named_;                // keys of `logged_` that this round has used
+  std::set<std::string> namespaces_;                    // empty: all
+  std::map<std::string, Decision> given_;               // by the GPU's UUID
+  std::map<std::string, Failure> failed_;               // the same
+  std::map<std::string, std::deque<Instant>> changes_;  // the same: when they were made
+  std::map<std::string, std::string> logged_;           // the newest text of each pod or GPU
+  std::set<std::string> named_;  // keys of `logged_` that this round has used
 };
 
 }  // namespace derate
