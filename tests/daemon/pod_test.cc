@@ -387,7 +387,7 @@ TEST(Pods, AnnotationsThatChangeAllTheTimeChangeAGpuSeldom) {
   }
   EXPECT_LE(looser, PodWishes::kMostChanges);
   EXPECT_TRUE(house.has_logged("pod lab/train: GPU 1 waits for its policy"));
-  // What was asked for last comes in the end.
+  // The last request comes in the end.
   house.list({asking(house, 1, "0.2")});
   EXPECT_NEAR(most_loss(house.gpu(1).policy()->policy), 0.1, 1e-9);
   house.clock.advance(1h);

@@ -416,6 +416,23 @@ class Ends(Case):
 
 
 class Many(Case):
+    def test_what_110_pods_of_8_kb_cost(self):
+        """The usual most of a node, against none; of the pods one has an annotation."""
+        machine = self.machine()
+
+        def share():
+            cpu, begin = machine.cpu(), time.monotonic()
+            time.sleep(10)
+            return (machine.cpu() - cpu) / (time.monotonic() - begin)
+        none = share()
+        self.kubelet.say("weight", 8000)
+        self.kubelet.say("many", 109)
+        self.kubelet.add("train", machine.uuids[2], delta="0.1")
+        machine.until(lambda: machine.wishes() == {2: assure(0.1)}, 30, "it is governed")
+        say(f"110 pods of 8 kB: {100 * share():.1f} % of a core; no pods: {100 * none:.1f} %; "
+            f"both with 4 simulated GPUs")
+        self.assert_only(machine, 2)
+
     def test_ten_thousand_pods_of_8_kb(self):
         machine = self.machine()
         self.kubelet.say("weight", 8000)

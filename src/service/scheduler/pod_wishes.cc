@@ -69,7 +69,7 @@ void PodWishes::step(std::size_t at, const std::vector<const PodRequest*>& pods)
   if (may_change(gpu, *wanted)) give(at, *wanted);
 }
 
-// What is in force meanwhile loses no more than any pod allows.
+// Without it the policy in force stays, which loses no more than any pod allows.
 bool PodWishes::may_change(const ManagedGpu& gpu, const Decision& decision) {
   std::deque<Instant>& made = changes_[gpu.uuid()];
   const Instant now = clock_.now();
