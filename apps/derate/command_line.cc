@@ -315,6 +315,43 @@ void add_energy(CommandLine& line) {
       "as for env(1). Needs no root.\n");
 }
 
+void add_compare(CommandLine& line) {
+  auto [verb, options] = line.add_verb<CompareOptions>(
+      line.app, "compare", "Compare the energy, time and power of two commands; writes to none");
+  add_own_gpu_choice(verb, options.gpus);
+  verb.add_option("--precision", options.precision,
+                  "Stop when each ratio is known within this share; default: 0.02")
+      ->check(CLI::Range(0.001, 0.5));
+  verb.add_option("--pairs", options.pairs,
+                  "Stop after this many runs of each command; default: 20")
+      ->check(CLI::Range(4, 1000));
+  verb.add_option("--warm-up", options.warm_up,
+                  "Runs of each command before, which do not count; default: 1")
+      ->check(CLI::Range(0, 100));
+  add_time(verb, "--interval", options.interval_s, "Time between readings of the power",
+           {0.01, 60, "100ms"});
+  verb.add_flag("--show-output", options.show_output, "Show what the commands print");
+  verb.add_flag("--as-root", options.as_root,
+                "Under sudo, run the commands as root, not as the calling user");
+  add_value(verb, "--csv", "FILE", options.csv, "Write a line for each run");
+  add_value(verb, "--svg", "FILE", options.svg, "Write a picture of all pairs");
+  add_sim(verb, options.sim);
+  verb.add_flag("--json", options.json, "The account as JSON, on standard output");
+  verb.add_option("command", options.command,
+                  "Both commands, after --: A, --vs, B. A command in quotes runs by sh -c")
+      ->required();
+  verb.positionals_at_end();
+  verb.prefix_command(false);
+  verb.footer(
+      examples({"derate compare -- 'python3 a.py' --vs 'python3 b.py'",
+                "derate compare --precision 0.01 --pairs 40 -- ./old --vs ./new",
+                "derate compare -- 'derate run -- ./train' --vs ./train   # governed or not",
+                "derate compare --sim H200 --app copy -- 'sleep 1' --vs 'sleep 1.2'"}) +
+      "The commands run in turn (A B, B A, ...). The intervals hold whatever the number of runs "
+      "at\n"
+      "which it stops. Ctrl-C stops it, too, and gives what is known. Needs no root.\n");
+}
+
 void add_attribute(CommandLine& line) {
   auto [verb, options] = line.add_verb<AttributeOptions>(
       line.app, "attribute", "Show whose watts these are: instances, processes, pods, jobs, users");
@@ -1325,7 +1362,7 @@ struct VerbGroup {
 };
 const VerbGroup kVerbGroups[] = {
     {"Start here", {"doctor", "demo"}},
-    {"Run and tune", {"run", "energy", "advise", "tune", "beat"}},
+    {"Run and tune", {"run", "energy", "compare", "advise", "tune", "beat"}},
     {"Watch", {"status", "top", "ui", "why", "events", "attribute"}},
     {"Look back", {"history", "savings", "bill"}},
     {"Schedulers", {"slurm"}},
@@ -1353,6 +1390,7 @@ const VerbsOf kVerbs[] = {
     {{"run"}, add_run},
     {{"status"}, add_status},
     {{"energy"}, add_energy},
+    {{"compare"}, add_compare},
     {{"attribute"}, add_attribute},
     {{"bill"}, add_bill},
     {{"history"}, add_history},

@@ -59,6 +59,18 @@ struct EnergyOptions : Common {
   std::vector<std::string> command;
 };
 
+struct CompareOptions : Common {
+  SimCliOptions sim;
+  GpuChoice gpus;
+  double interval_s = 0.1;
+  double precision = 0.02;  // a share of each ratio
+  int pairs = 20;           // at most
+  int warm_up = 1;          // runs of each, which do not count
+  bool as_root = false, show_output = false;
+  std::string csv, svg;              // files
+  std::vector<std::string> command;  // A, "--vs", B
+};
+
 struct AttributeOptions : Common {
   SimCliOptions sim;
   std::string gpus;
@@ -400,17 +412,18 @@ using Verb = std::variant<
     PolicyForecastOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
     LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
     ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
-    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
-    AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions, LabSharesOptions,
-    HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions, UiOptions,
-    SlurmPrologOptions, SlurmEpilogOptions, SlurmCommentOptions, SlurmJobsOptions, SlurmGpusOptions,
-    SlurmReportOptions>;
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, CompareOptions,
+    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
+    TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
+    LabAttributionOptions, LabSharesOptions, HistoryOptions, SavingsOptions, WhyOptions,
+    EventsOptions, AdviseOptions, UiOptions, SlurmPrologOptions, SlurmEpilogOptions,
+    SlurmCommentOptions, SlurmJobsOptions, SlurmGpusOptions, SlurmReportOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const EnergyOptions& options);
+Result<int> run_verb(const CompareOptions& options);
 Result<int> run_verb(const AttributeOptions& options);
 Result<int> run_verb(const AttributeMethodsOptions& options);
 Result<int> run_verb(const BillOptions& options);

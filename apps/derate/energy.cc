@@ -26,168 +26,6 @@
 namespace derate::cli {
 namespace {
 
-constexpr Duration kCounterEvery = std::chrono::seconds(1);  // a read costs 3 ms on an H200
-// For the counter to move once more: it does so each 0.1 s.
-constexpr Duration kEndPatience = std::chrono::milliseconds(300);
-constexpr const char* kTotal = "total";
-
-// Measures, and answers what the command asks.
-class Measuring {
- public:
-  Measuring(const EnergyOptions& options, OpenGpus gpus)
-      : options_(options),
-        gpus_(std::move(gpus)),
-        service_(
-            clock_, clients_,
-            std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
-    std::vector<GpuId> ids;
-    for (const OpenGpu& gpu : gpus_.gpus) ids.push_back(gpu.source->capability().id);
-    service_.here(ids);
-    failed_.resize(ids.size());
-    service_.on_ended([this](const WindowEnergy& window) {
-      windows_.add(window);
-      log(window);
-    });
-  }
-
-  // Opens what is written and heard before anything is measured. Errors: those of the log.
-  Result<void> prepare();
-  void begin();
-  // One reading of all GPUs; `exact` reads the counter, too.
-  void read(bool exact);
-  // Takes in what the command says until the next reading; false when a signal came.
-  bool listen_until_next(Instant at_the_latest = Instant::max());
-  void end();
-
-  SystemClock& clock() { return clock_; }
-  OpenGpus& gpus() { return gpus_; }
-  const ControlServer* programs() const { return programs_.get(); }
-  EnergyAccount account() const;
-
- private:
-  void serve();
-  void log(const WindowEnergy& window);
-
-  struct Failed {
-    std::size_t count = 0;
-    std::string last;
-  };
-  const EnergyOptions& options_;
-  SystemClock clock_;
-  OpenGpus gpus_;
-  CommandRouter clients_;
-  RequestLines lines_{clients_};
-  EnergyService service_;
-  std::unique_ptr<ControlServer> programs_;  // null: none can be heard
-  std::optional<TextFile> log_file_;
-  bool log_failed_ = false;
-  std::vector<Failed> failed_;  // readings of each GPU
-  Instant begun_{}, next_{}, next_counter_{};
-  WindowEnergy total_;
-  WindowSums windows_;
-};
-
-Result<std::unique_ptr<ControlServer>> client_server(Clock& clock) {
-  TRY(make_run_directory());
-  return ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock,
-                               Audience::everyone);
-}
-
-Result<void> Measuring::prepare() {
-  for (const std::string& text : gpus_.notes) warn("derate: {}\n", text);
-  if (!options_.log.empty()) {
-    log_file_ = TRY(TextFile::create(options_.log));
-    TRY(log_file_->write(energy_log_heading(service_.gpus()) + "\n"));
-  }
-  if (options_.command.empty()) return {};
-  if (auto server = client_server(clock_); server.ok())
-    programs_ = *std::move(server);
-  else
-    warn("derate: no windows of the command's: {}\n", server.error().message);
-  return {};
-}
-
-// A window's row; a log that cannot be written is told once, and the command goes on.
-void Measuring::log(const WindowEnergy& window) {
-  if (!log_file_) return;
-  const WallTime begin = clock_.wall_now() - (clock_.now() - window.begin);
-  const auto written =
-      log_file_->write(energy_log_row(window, begin, service_.gpus().size()) + "\n");
-  if (!written.ok() && !std::exchange(log_failed_, true))
-    warn("derate: {}\n", written.error().message);
-}
-
-void Measuring::read(bool exact) {
-  const Instant now = clock_.now();
-  ReadPlan plan{.energy = exact || now >= next_counter_, .activity = false, .processes = false};
-  if (plan.energy) next_counter_ = now + kCounterEvery;
-  // All begin before the first is waited for: they answer side by side.
-  for (const OpenGpu& gpu : gpus_.gpus) gpu.source->start_reading(plan);
-  for (std::size_t i = 0; i < gpus_.gpus.size(); ++i) {
-    TelemetrySource& source = *gpus_.gpus[i].source;
-    const auto sample = source.read(plan);
-    if (sample.ok()) {
-      service_.take(source.capability().id.uuid, *sample);
-    } else {
-      ++failed_[i].count;
-      failed_[i].last = sample.error().message;
-    }
-  }
-}
-
-// Who begins or ends a window has the counter read for it at once.
-void Measuring::serve() {
-  lines_.serve(*programs_);
-  if (!service_.take_wanted().empty()) read(true);
-  service_.settle();
-  lines_.answer_late(*programs_);
-}
-
-void Measuring::begin() {
-  read(true);
-  const Instant now = clock_.now();
-  if (const auto all = service_.choose(""); all.ok())
-    (void)service_.windows().begin(EnergyService::kOwn, kTotal, now, *all).ok();
-  begun_ = next_ = now;
-}
-
-bool Measuring::listen_until_next(Instant at_the_latest) {
-  const Duration interval = from_seconds(options_.interval_s);
-  if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
-  const Instant until = std::min(next_, at_the_latest);
-  std::vector<PollSource> sources{signal_source()};
-  if (programs_ != nullptr) sources.push_back({programs_->fd(), [this] { serve(); }});
-  const bool whole = listen_until(sources, clock_, until);
-  if (programs_ != nullptr) serve();  // ends that nothing has settled
-  return whole;
-}
-
-void Measuring::end() {
-  const Instant now = clock_.now();
-  total_.time = now - begun_;
-  const auto id = service_.windows().end(EnergyService::kOwn, kTotal, now);
-  if (!id.ok()) return;
-  std::optional<WindowEnergy> total;
-  do {
-    read(true);
-    const bool late = clock_.now() - now >= kEndPatience;
-    total = service_.windows().take(
-        *id, late ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled);
-    if (!total) clock_.sleep_until(clock_.now() + kEndPatience / 20);
-  } while (!total);
-  total_ = *std::move(total);
-  log(total_);
-}
-
-EnergyAccount Measuring::account() const {
-  EnergyAccount out{options_.command, {}, total_, service_.gpus(), windows_, {}};
-  for (std::size_t i = 0; i < failed_.size(); ++i)
-    if (failed_[i].count > 0)
-      out.troubles.push_back(fmt::format("GPU {}: {} readings failed; the last: {}",
-                                         out.gpus[i].index, failed_[i].count, failed_[i].last));
-  return out;
-}
-
 Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
                     std::optional<TextFile>& file) {
   const std::string text =
@@ -204,26 +42,6 @@ Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
   else
     write_text(stderr, text);
   return {};
-}
-
-// Until the command ends; its exit code. Signals go on to it as in `derate run`.
-int measure_until_end(Measuring& measuring, Child& child) {
-  while (true) {
-    if (const auto code = child.poll()) return *code;
-    if (measuring.listen_until_next()) measuring.read(false);
-    const int signal = take_stop_signal();
-    if (signal == 0) continue;
-    const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
-    if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
-  }
-}
-
-Result<Child::Started> start_command(const EnergyOptions& options, const Measuring& measuring) {
-  const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
-  ChildOptions how{.as = as};
-  if (measuring.programs() != nullptr)
-    how.environment.push_back("DERATE_CLIENT_SOCKET=" + measuring.programs()->path());
-  return Child::start(options.command, how);
 }
 
 void measure_alone(Measuring& measuring, Duration time) {
@@ -253,12 +71,12 @@ Result<int> measure(const EnergyOptions& options) {
   if (options.command.empty()) {
     measure_alone(measuring, time);
   } else {
-    auto started = TRY(start_command(options, measuring));
+    auto started = TRY(start_measured(options.command, options.as_root, measuring));
     if (!started.child) {
       warn("derate: {}\n", started.message);
       return started.exit_code;
     }
-    code = measure_until_end(measuring, *started.child);
+    code = measure_until_end(measuring, *started.child).exit_code;
   }
   measuring.end();
   EnergyAccount account = measuring.account();

@@ -31,6 +31,7 @@ COMMANDS = [
     "run --sim H200 --policy power-cap --json -o it.json -- sleep 1",
     "energy --sim V100-SXM2 --json -o it.json -- true",
     "energy --sim H200 --app copy --for 1s --json",
+    "compare --sim H200 --app copy --pairs 4 --warm-up 0 --json -- true --vs 'sleep 0.1'",
     "tune run --sim V100-SXM2 --app GeMM --json -o it.json -- sleep 6",
     "status --json",
     "history --file h.db --from 2025-11-01T10:00Z --to 2025-11-01T10:01Z --json",
