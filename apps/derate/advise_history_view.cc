@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/when.h"

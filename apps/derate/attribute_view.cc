@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "attrib/split.h"
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -23,9 +24,7 @@ std::string watts_text(std::optional<double> watts) {
   return watts ? fmt::format("{:.1f}", *watts) : "-";
 }
 
-std::string joules_text(std::optional<double> joules) {
-  return joules ? energy_text(*joules) : "-";
-}
+std::string joules_text(std::optional<double> joules) { return joules ? kwh_text(*joules) : "-"; }
 
 std::string share_text(std::optional<double> share) { return share ? percent_text(*share) : "-"; }
 
@@ -99,7 +98,7 @@ std::string notes(const Json& gpu) {
                        span_text(from_seconds(lost)));
   if (by_power > 0)
     out += fmt::format("{} of these are power readings times time: there was no counter\n",
-                       energy_text(by_power));
+                       kwh_text(by_power));
   if (const auto unexplained = number_at(gpu, "unexplained_ratio");
       unexplained.value_or(0) > kMuchUnexplained.value())
     out += toned(
@@ -152,14 +151,6 @@ std::string source_text(const Json& tenant) {
                            : idle                            ? "idle"
                                                              : "time";
   return name + (mostly_prior(tenant) ? "*" : "");
-}
-
-std::string energy_text(double joules) {
-  constexpr const char* kUnits[] = {"J", "kJ", "MJ", "GJ", "TJ"};
-  std::size_t unit = 0;
-  // What would be rounded to 1000 has the next unit.
-  for (; std::abs(joules) >= 999.995 && unit + 1 < std::size(kUnits); ++unit) joules /= 1000;
-  return fmt::format("{:.2f} {}", joules, kUnits[unit]);
 }
 
 std::string cut(const std::string& text, std::size_t width) {

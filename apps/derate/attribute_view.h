@@ -21,8 +21,11 @@ std::string tenant_name(const nlohmann::ordered_json& tenant);
 std::string group_name(const nlohmann::ordered_json& tenant);
 std::string source_text(const nlohmann::ordered_json& tenant);
 
-// "812 J", "2.80 kJ", "1.25 GJ".
-std::string energy_text(double joules);
+// In words where energy is of GPUs: a bill, savings.
+inline constexpr const char* kBoardsOnly =
+    "Energy is of GPU boards only, without processors, memory and cooling.";
+
+inline constexpr const char* kRestSavedNothing = ", the rest saved nothing";
 
 // Cut to that many columns, the cut marked.
 std::string cut(const std::string& text, std::size_t width);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/saved_view.h"
 #include "attribute_view.h"
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "base/printing.h"
 #include "base/when.h"
@@ -36,12 +38,17 @@ std::int64_t saved_mj(const BillSaving& known) {
   return std::llround((known.saving.energy_at_highest - known.saving.energy).value() * 1000);
 }
 
-// "1.30 MJ, about 12 %".
-std::string saved_cell(const UsageSavings& savings) {
+// "0.361 kWh, about 8.6 %" of all energy of the line.
+std::string saved_cell(std::int64_t mj, const UsageSavings& savings) {
   const auto known = bill_saving(savings);
   if (!known) return "-";
-  return fmt::format("{}, about {}", energy_text(joules(saved_mj(*known))),
-                     percent_text(energy_saving(known->saving)->mean, 0));
+  const auto share = saved_share(Joules(joules(mj)), known->saving);
+  return fmt::format("{}, about {}", kwh_text(joules(saved_mj(*known))),
+                     percent_text(share ? share->mean : 0, 1));
+}
+std::string governed_cell(const UsageSavings& savings) {
+  const auto known = bill_saving(savings);
+  return known ? fmt::format("{:.6f}", known->saving.energy.value() / 3.6e6) : "-";
 }
 
 // Of any of its rows one figure is known.
@@ -97,25 +104,36 @@ struct TableRow {
 std::vector<std::string> cells_of(const BillAccount& account, Columns columns,
                                   const TableRow& row) {
   std::vector<std::string> out{
-      row.name, energy_text(joules(row.mj)),
-      row.deviation_mj ? fmt::format("±{}", energy_text(joules(*row.deviation_mj) * kNinetyPercent))
+      row.name, fmt::format("{:.6f}", kwh(row.mj)),
+      row.deviation_mj ? fmt::format("±{}", kwh_text(joules(*row.deviation_mj) * kNinetyPercent))
                        : "",
-      fmt::format("{:.6f}", kwh(row.mj)), part_text(row.mj, account.bill.boards.board_mj, 1)};
+      part_text(row.mj, account.bill.boards.board_mj, 1)};
   if (columns.prior) out.push_back(row.prior_mj ? part_text(*row.prior_mj, row.mj, 0) : "-");
   if (account.prices.per_kwh) out.push_back(money_text(account.prices, row.mj));
   if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, row.mj));
-  if (columns.savings) out.push_back(saved_cell(row.savings));
+  if (columns.savings) {
+    out.push_back(saved_cell(row.mj, row.savings));
+    out.push_back(governed_cell(row.savings));
+  }
   return out;
+}
+
+// A day's line has what its tenants used; what nobody used is in the line `unallocated`.
+std::string heading_of(BillBy by) {
+  return by == BillBy::day ? "day, of tenants" : std::string(to_string(by));
 }
 
 Table table_of(const BillAccount& account) {
   const Bill& bill = account.bill;
   const Columns columns{.prior = tells_prior(bill), .savings = tells_savings(bill)};
-  std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
+  std::vector<std::string> headings{heading_of(account.by), "kWh", "±90%", "share"};
   if (columns.prior) headings.push_back("by prior");
   if (account.prices.per_kwh) headings.push_back(account.prices.currency);
   if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
-  if (columns.savings) headings.push_back("saved");
+  if (columns.savings) {
+    headings.emplace_back("saved");
+    headings.emplace_back("of governed kWh");
+  }
   Table out(std::move(headings));
   for (const BillLine& line : bill.lines)
     out.add(cells_of(account, columns,
@@ -138,6 +156,14 @@ Table table_of(const BillAccount& account) {
   return out;
 }
 
+// All that was used, and what it would have been at the highest clock.
+Saving whole_of(std::int64_t used_mj, Saving governed) {
+  const Joules used = std::max(Joules(joules(used_mj)), governed.energy);
+  governed.energy_at_highest += used - governed.energy;
+  governed.energy = used;
+  return governed;
+}
+
 // What of the total is not there to be saved is said, too: what no policy with curves governed.
 std::string saved_sentence(const BillAccount& account) {
   const Bill& bill = account.bill;
@@ -152,15 +178,16 @@ std::string saved_sentence(const BillAccount& account) {
   }
   const auto known = bill_saving(bill.savings);
   if (!known) return {};
-  std::string out = "Saved " + saving_text(known->saving);
+  std::string out = "Saved " + saving_text(whole_of(bill.boards.board_mj, known->saving));
   if (account.prices.per_kwh)
     out += fmt::format(", {} {}", money_text(account.prices, saved_mj(*known)),
                        account.prices.currency);
   if (account.prices.co2_g_per_kwh)
     out += fmt::format(", {} of CO2", mass_text(account.prices, saved_mj(*known)));
   const double covered = known->saving.energy.value() / joules(bill.boards.board_mj);
-  return out + fmt::format("; estimated, of {} of the energy above.\n",
-                           percent_text(std::min(1.0, covered), 0));
+  return out + fmt::format("; {} of the energy was governed with an estimate{}.\n",
+                           percent_text(std::min(1.0, covered), 0),
+                           covered < 0.995 ? kRestSavedNothing : "");
 }
 
 // ": 2026-11-01 12:03 to 2026-11-01 12:04, ... and 2 more".
@@ -174,10 +201,16 @@ std::string losses_text(const std::vector<UsageLoss>& losses) {
   return out;
 }
 
-Json bill_saving_json(const BillPrices& prices, const UsageSavings& savings) {
+// Shares are of all energy of the line, `mj`.
+Json bill_saving_json(const BillPrices& prices, std::int64_t mj, const UsageSavings& savings) {
   const auto known = bill_saving(savings);
   if (!known) return nullptr;
   Json out = energy_saving_json(known->saving, known->method);
+  const SavedView view = saved_view(Joules(joules(mj)), known->saving);
+  out["energy_saving_ratio"] = or_null(view.energy_saving_ratio);
+  out["energy_saving_low_ratio"] = or_null(view.energy_saving_low_ratio);
+  out["energy_saving_high_ratio"] = or_null(view.energy_saving_high_ratio);
+  out["governed_saving_ratio"] = or_null(view.governed_saving_ratio);
   const std::int64_t saved = saved_mj(*known);
   out["saved_joules"] = joules(saved);
   if (prices.per_kwh) out["saved_cost"] = kwh(saved) * *prices.per_kwh;
@@ -190,7 +223,7 @@ Json priced(const BillAccount& account, Json line, std::int64_t mj, const UsageS
   line["energy_kwh"] = kwh(mj);
   if (account.prices.per_kwh) line["cost"] = kwh(mj) * *account.prices.per_kwh;
   if (account.prices.co2_g_per_kwh) line["co2_grams"] = kwh(mj) * *account.prices.co2_g_per_kwh;
-  line["saving"] = bill_saving_json(account.prices, savings);
+  line["saving"] = bill_saving_json(account.prices, mj, savings);
   return line;
 }
 
@@ -216,10 +249,10 @@ std::string csv_joules(std::optional<std::int64_t> mj) {
   return mj ? fmt::format("{:.3f}", joules(*mj)) : "";
 }
 
-std::string saving_cells(const BillPrices& prices, const UsageSavings& savings) {
+std::string saving_cells(const BillPrices& prices, std::int64_t mj, const UsageSavings& savings) {
   const auto known = bill_saving(savings);
   if (!known) return ",,,,,,";
-  const ShareEstimate share = *energy_saving(known->saving);
+  const auto share = saved_share(Joules(joules(mj)), known->saving).value_or(ShareEstimate{});
   const std::int64_t saved = saved_mj(*known);
   return fmt::format("{},{:.3f},{:.6f},{:.6f},{:.6f},{},{}", csv_text(known->method), joules(saved),
                      share.mean, share.low, share.high, csv_product(saved, prices.per_kwh),
@@ -232,7 +265,7 @@ std::string csv_row(const BillAccount& account, const std::string& kind, const s
   return fmt::format("{},{},{:.3f},{},{:.9f},{},{},{}\n", kind, csv_text(name), joules(mj), parts,
                      kwh(mj), csv_product(mj, account.prices.per_kwh),
                      csv_product(mj, account.prices.co2_g_per_kwh),
-                     saving_cells(account.prices, savings));
+                     saving_cells(account.prices, mj, savings));
 }
 
 }  // namespace
@@ -243,10 +276,10 @@ std::string bill_text(const BillAccount& account) {
   if (!account.first) return out + ": nothing is kept of that time\n";
   if (*account.first > account.from || *account.last < account.to)
     out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
-  out += "\n" + table_of(account).text() + saved_sentence(account);
+  out += "\n" + table_of(account).text() + saved_sentence(account) + kBoardsOnly + "\n";
   if (tells_prior(bill))
     out += fmt::format("{} were split by prior: too little was seen of those tenants by then\n",
-                       energy_text(joules(prior_of(bill).value_or(0))));
+                       kwh_text(joules(prior_of(bill).value_or(0))));
   if (bill.boards.lost_ms > 0)
     out += fmt::format("the energy of a time of {} is not known and is on no bill{}\n",
                        span_text(std::chrono::milliseconds(bill.boards.lost_ms)),
@@ -256,7 +289,7 @@ std::string bill_text(const BillAccount& account) {
                        account.broken_rows);
   if (bill.boards.by_power_mj > 0)
     out += fmt::format("{} are power readings times time: no counter could be used\n",
-                       energy_text(joules(bill.boards.by_power_mj)));
+                       kwh_text(joules(bill.boards.by_power_mj)));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/energy_text.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/when.h"
@@ -514,17 +515,6 @@ Result<HistoryWhat> parse_history_what(const std::string& name) {
   }
   return Error{Errc::invalid_argument,
                fmt::format("--what '{}'{}", name, choices(name, ": allowed are ", known))};
-}
-
-std::string kwh_text(double joules) {
-  const double kwh = joules / 3.6e6;
-  if (std::abs(kwh) < 0.9995) {
-    const double wh = kwh * 1000;
-    const int digits = wh == 0 ? 0 : std::abs(wh) < 10 ? 2 : std::abs(wh) < 100 ? 1 : 0;
-    return fmt::format("{} Wh", fixed_text(wh, digits));
-  }
-  if (std::abs(kwh) >= 999.5) return fmt::format("{:.2f} MWh", kwh / 1000);
-  return fmt::format("{} kWh", fixed_text(kwh, std::abs(kwh) < 100 ? 2 : 0));
 }
 
 std::int64_t history_points(HistoryWhat what, const Look& look) {

@@ -33,7 +33,4 @@ std::int64_t history_points(HistoryWhat what, const Look& look);
 // RFC 4180, a row a step of each series; an empty cell is not known.
 std::string history_csv(const HistoryAnswer& answer);
 
-// "812 Wh", "2.47 kWh".
-std::string kwh_text(double joules);
-
 }  // namespace derate::cli

@@ -172,13 +172,7 @@ TEST(HistoryCsv, HasARowAStepAndEmptyCellsForWhatIsMissing) {
   EXPECT_EQ(rows, 300u);
 }
 
-TEST(HistoryWords, EnergiesHaveAsManyPlacesAsTellSomething) {
-  EXPECT_EQ(kwh_text(0), "0 Wh");
-  EXPECT_EQ(kwh_text(3600), "1.00 Wh");
-  EXPECT_EQ(kwh_text(3.6e6), "1.00 kWh");
-  EXPECT_EQ(kwh_text(3.6e6 * 247.2), "247 kWh");
-  EXPECT_EQ(kwh_text(3.6e9 * 2), "2.00 MWh");
-  EXPECT_EQ(kwh_text(-7200), "-2.00 Wh");
+TEST(HistoryWords, AnUnknownFigureIsRefused) {
   EXPECT_EQ(parse_history_what("powr").error().message.substr(0, 12), "--what 'powr");
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "api/saved_view.h"
 #include "attribute_view.h"
 #include "base/json.h"
 #include "base/printing.h"
@@ -72,16 +73,22 @@ std::string name_cell(const SavingsAccount& account, const std::string& name) {
   return account.by == "policy" ? "(observed)" : fmt::format("(no {})", account.by);
 }
 
+Joules used_of(const SavingsSums& sums) {
+  return Joules(static_cast<double>(sums.energy_mj) / 1000);
+}
+
 std::vector<std::string> cells_of(const SavingsAccount& account, const std::string& name,
                                   const SavingsSums& sums) {
   std::vector<std::string> out{name, kwh_cell(kwh_of(sums.energy_mj))};
   const Saving saving = saving_of(sums.saving);
   const auto saved = energy_saved(saving);
+  const auto share = saved_share(used_of(sums), saving);
   out.push_back(saved ? kwh_cell(kwh_of(saved->mean)) : "-");
   out.push_back(
       saved ? fmt::format("{} to {}", kwh_cell(kwh_of(saved->low)), kwh_cell(kwh_of(saved->high)))
             : "");
-  out.push_back(saved ? percent_text(energy_saving(saving)->mean, 0) : "");
+  out.push_back(share ? percent_text(share->mean, 1) : "");
+  out.push_back(kwh_cell(kwh_of(sums.saving.energy_mj)));
   if (account.prices.has_price()) {
     out.push_back(priced_cell(sums.cost, sums.cost.used, money_cell));
     out.push_back(saved ? priced_cell(sums.cost, sums.cost.saved, money_cell) : "-");
@@ -94,7 +101,8 @@ std::vector<std::string> cells_of(const SavingsAccount& account, const std::stri
 }
 
 Table table_of(const SavingsAccount& account) {
-  std::vector<std::string> headings{account.by, "kWh", "saved kWh", "90 % sure between", "saved"};
+  std::vector<std::string> headings{account.by,          "kWh",   "saved kWh",
+                                    "90 % sure between", "saved", "of governed kWh"};
   if (account.prices.has_price()) {
     headings.push_back(account.currency);
     headings.push_back("saved " + account.currency);
@@ -126,12 +134,12 @@ std::string coverage_sentence(const SavingsAccount& account) {
   if (total.energy_mj > 0 && total.saving.energy_mj > 0) {
     const double of =
         static_cast<double>(total.saving.energy_mj) / static_cast<double>(total.energy_mj);
-    out += fmt::format("; what was saved is estimated of {} of the energy",
-                       percent_text(std::min(1.0, of), 0));
+    out += fmt::format("; {} of the energy was governed with an estimate{}",
+                       percent_text(std::min(1.0, of), 0), of < 0.995 ? kRestSavedNothing : "");
   } else {
     out += "; no policy with an estimate governed them, so what was saved is not known";
   }
-  return out + ".\n";
+  return out + ".\n" + kBoardsOnly + "\n";
 }
 
 std::string periods_text(const std::vector<std::pair<WallTime, WallTime>>& periods) {
@@ -191,8 +199,9 @@ Json sums_json(const SavingsAccount& account, const SavingsSums& sums) {
   out["saved_kwh"] = saved ? Json(kwh_of(saved->mean)) : Json();
   out["saved_low_kwh"] = saved ? Json(kwh_of(saved->low)) : Json();
   out["saved_high_kwh"] = saved ? Json(kwh_of(saved->high)) : Json();
-  const auto share = energy_saving(saving);
-  out["energy_saving_ratio"] = share ? Json(share->mean) : Json();
+  const SavedView view = saved_view(used_of(sums), saved ? std::optional(saving) : std::nullopt);
+  out["energy_saving_ratio"] = or_null(view.energy_saving_ratio);
+  out["governed_saving_ratio"] = or_null(view.governed_saving_ratio);
   if (account.prices.has_price()) out["cost"] = priced_json(sums.cost);
   if (account.prices.has_co2()) out["co2_grams"] = priced_json(sums.co2);
   return out;
@@ -261,9 +270,9 @@ std::string savings_text(const SavingsAccount& account, std::size_t width) {
   // What goes first where there is no room: carbon, then money used, then the interval.
   std::vector<std::size_t> optional;
   const std::size_t columns =
-      5 + (account.prices.has_price() ? 2 : 0) + (account.prices.has_co2() ? 2 : 0);
-  for (std::size_t i = columns; i-- > 5;) optional.push_back(i);
-  optional.push_back(3);
+      6 + (account.prices.has_price() ? 2 : 0) + (account.prices.has_co2() ? 2 : 0);
+  for (std::size_t i = columns; i-- > 6;) optional.push_back(i);
+  optional.insert(optional.end(), {5, 3});
   return out + "\n" + table_of(account).text(width, optional) + coverage_sentence(account) +
          price_sentences(account);
 }

@@ -81,9 +81,9 @@ TEST(SavingsView, TellsMoneyCarbonIntervalAndWhereFiguresComeFrom) {
   const std::string text = savings_text(account, 200);
   for (const char* part :
        {"2026-11-01 00:00 to 2026-11-01 04:00; kept since 2026-11-01 02:00", "GPU 0", "4.00",
-        "1.00", "0.8172 to 1.18", "20 %", "1.20*", "0.3000*", "1.40", "0.3500",
-        "Known for 50.0 % of the time of 1 GPU; what was saved is estimated of 100 % of the "
-        "energy.",
+        "1.00", "0.8172 to 1.18", "20.0 %", "1.20*", "0.3000*", "1.40", "0.3500",
+        "Known for 50.0 % of the time of 1 GPU; 100 % of the energy was governed with "
+        "an estimate.\nEnergy is of GPU boards only",
         "Hour by hour from prices.csv: source EPEX day ahead, as of 2026-11-02.",
         "At all hours 350 g of CO2 a kWh.",
         "* 1.00 kWh are without a figure, which the file does not have: 2026-11-01 03:00 to "

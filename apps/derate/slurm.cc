@@ -8,6 +8,7 @@
 #include "apps/common/open_gpus.h"
 #include "attribute_view.h"
 #include "base/clock.h"
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "base/safe_path.h"
 #include "base/text.h"
@@ -37,7 +38,7 @@ std::string unit_text(const std::optional<double>& value, double unit, int digit
 
 std::string saved_text(const std::optional<double>& joules, const std::optional<double>& sd) {
   if (!joules) return "-";
-  return fmt::format("{} ± {} kJ", number_text(joules, 1000, 1), number_text(sd, 1000, 1));
+  return fmt::format("{} ± {}", kwh_text(*joules), sd ? kwh_text(*sd) : "-");
 }
 
 std::string state_text(const AllocationView& each) {
@@ -63,22 +64,22 @@ std::string kept_text(const std::optional<bool>& kept) {
 void add_row(Table& table, const AllocationView& each) {
   const JobEnergy energy = energy_of(each);
   const double span = std::max(each.time_seconds, 1e-3);
-  table.add(
-      {each.job.array.empty() ? each.job.id : each.job.array, each.job.user,
-       each.job.account.empty() ? "-" : each.job.account, gpus_text(each),
-       when_text(WallTime(from_seconds(each.begun_unix_seconds))),
-       fmt::format("{:.0f} s", each.time_seconds), unit_text(each.energy_joules, 1000, 1, "kJ"),
-       unit_text(each.energy_joules, span, 0, "W"),
-       saved_text(energy.saved_joules, energy.saved_sd_joules), kept_text(energy.kept),
-       state_text(each)},
-      each.ended ? Paint::dim : Paint::plain);
+  table.add({each.job.array.empty() ? each.job.id : each.job.array, each.job.user,
+             each.job.account.empty() ? "-" : each.job.account, gpus_text(each),
+             when_text(WallTime(from_seconds(each.begun_unix_seconds))),
+             fmt::format("{:.0f} s", each.time_seconds),
+             each.energy_joules ? kwh_text(*each.energy_joules) : "-",
+             unit_text(each.energy_joules, span, 0, "W"),
+             saved_text(energy.saved_joules, energy.saved_sd_joules), kept_text(energy.kept),
+             state_text(each)},
+            each.ended ? Paint::dim : Paint::plain);
 }
 
 std::string no_job_text(const AllocationsAnswer& answer) {
   std::string out;
   for (const NoJobView& gpu : answer.no_job)
     out += fmt::format("GPU {} without a job: {} in {:.0f} s\n", gpu.index,
-                       unit_text(gpu.energy_joules, 1000, 1, "kJ"), gpu.time_seconds);
+                       gpu.energy_joules ? kwh_text(*gpu.energy_joules) : "-", gpu.time_seconds);
   return out;
 }
 
@@ -213,7 +214,7 @@ std::string text_of(const Report& report, const std::string& by) {
     partly += line.partly;
     table.add({line.name.empty() ? fmt::format("(no {})", by) : line.name,
                std::to_string(line.jobs), std::to_string(line.measured),
-               line.measured == 0 ? "-" : energy_text(line.joules),
+               line.measured == 0 ? "-" : kwh_text(line.joules),
                saved_text(line.saved_joules, line.saved_sd_joules),
                line.promised == 0 ? "-" : fmt::format("{} of {}", line.kept, line.promised)});
   }

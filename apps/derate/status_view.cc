@@ -61,15 +61,19 @@ std::string governed_by(const Json& gpu) {
   return policy + (how.empty() ? "" : " (" + how + ")");
 }
 
-// "90 %"; "95 % each" where it holds in each phase. A dash: nothing is promised.
+// "90 % kept"; "95 % each, below for 12 s", where it holds in each phase. A dash: nothing is
+// promised.
 std::string promise(const Json& gpu) {
-  const std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
-  return out + (out != "-" && true_at(gpu, "every_phase") ? " each" : "");
+  std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
+  if (out == "-") return out;
+  if (true_at(gpu, "every_phase")) out += " each";
+  const std::string state = promise_text(gpu);
+  return state.empty() ? out : out + " " + state;
 }
 
-// "12 %" of what the same work takes at the highest clock; of a dry run, what it would save.
+// "12 %" of what would have been used at the highest clock; of a dry run, what it would save.
 std::string saved(const Json& gpu) {
-  const auto at = gpu.find("saving");
+  const auto at = gpu.find(true_at(gpu, "dry_run") ? "saving" : "saved");
   return at != gpu.end() && at->is_object() ? cell(*at, "energy_saving_ratio", 100, " %") : "-";
 }
 
@@ -147,6 +151,13 @@ std::string why_text(const Json& gpu) {
   return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());
 }
 
+std::string promise_text(const Json& gpu) {
+  const std::string state = text_at(gpu, "promise");
+  const std::string below = cell(gpu, "promise_below_seconds", 1, " s");
+  if (state == "broken") return "BROKEN for " + below;
+  return state + (state == "below" ? " for " + below : "");
+}
+
 int end_of_look(Clock& clock) {
   const auto silent = silent_governors(clock);
   for (const std::string& who : silent) warn("derate: {}\n", who);
@@ -205,7 +216,8 @@ std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
                governed_by(gpu), why_text(gpu)},
-              text_at(gpu, "trouble").empty() ? Paint::plain : Paint::bad);
+              text_at(gpu, "attention").empty() && text_at(gpu, "trouble").empty() ? Paint::plain
+                                                                                   : Paint::bad);
   // What says least about a GPU goes first: progress, memory, name, temperature, utilisation.
   return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
 }

@@ -38,6 +38,9 @@ class StatusView {
 std::string status_text(const nlohmann::ordered_json& gpus, ClosedGpus closed,
                         std::optional<std::size_t> width = {});
 
+// Of one GPU: "kept", "below for 12 s", "BROKEN for 95 s", "not known"; empty: nothing is promised.
+std::string promise_text(const nlohmann::ordered_json& gpu);
+
 // Of one GPU: "dry run, command of uid 7, for 30 s", and why its clock is what it is.
 std::string assignment_text(const nlohmann::ordered_json& gpu);
 std::string why_text(const nlohmann::ordered_json& gpu);

@@ -28,11 +28,29 @@ TEST(StatusText, OfAGovernedGpu) {
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
+TEST(StatusText, WhetherThePromiseIsKeptIsTold) {
+  Json gpu = governed();
+  const auto text = [&] { return status_text(Json::array({gpu}), ClosedGpus::no); };
+  gpu["promise"] = "kept";
+  EXPECT_TRUE(has(text(), "90 % kept"));
+  gpu["promise"] = "not known";
+  EXPECT_TRUE(has(text(), "90 % not known"));
+  gpu["promise"] = "below";
+  gpu["promise_below_seconds"] = 12.3;
+  EXPECT_TRUE(has(text(), "90 % below for 12 s"));
+  gpu["promise"] = "broken";
+  EXPECT_TRUE(has(text(), "90 % BROKEN for 12 s"));
+}
+
 TEST(StatusText, WhatWasSavedIsTold) {
   Json gpu = governed();
-  gpu["saving"] = {{"method", "curves/1"}, {"energy_saving_ratio", 0.118}};
+  gpu["saving"] = {{"method", "curves/1"}, {"energy_saving_ratio", 0.25}};
+  gpu["saved"] = {{"energy_joules", 8.0}, {"energy_saving_ratio", 0.118}};
   EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "12 %"));
-  gpu["saving"] = 7;
+  gpu["dry_run"] = true;  // what it would save
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "25 %"));
+  gpu["dry_run"] = false;
+  gpu["saved"] = 7;
   EXPECT_FALSE(has(status_text(Json::array({gpu}), ClosedGpus::no), "12 %"));
 }
 

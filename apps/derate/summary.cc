@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "govern/saving_json.h"
 #include "terminal/output.h"
@@ -102,8 +103,15 @@ std::string beats_moved_text(double by) {
       by > 0 ? "rose" : "fell", 100 * std::abs(by));
 }
 
+// By the utilisation that was read; the last tenths of a second before a run may still be in it.
+bool had_no_work(const GpuFigures& figures) {
+  return figures.time > Duration::zero() && figures.without_work >= 0.98 * figures.time;
+}
+
 // The reason why no saving is reported though the policy has an estimate; empty: there is none.
 std::string no_saving_text(const GpuSummary& summary, const GpuFigures& figures) {
+  if (had_no_work(figures))
+    return fmt::format("no work ran on GPU {}", summary.capability.id.index);
   if (summary.dry_run) {
     if (figures.capped <= Duration::zero() || 2 * figures.capped < figures.time) return {};
     return fmt::format("the power limit held its clock for {}", duration_text(figures.capped));
@@ -175,6 +183,10 @@ Json histogram_json(const Histogram& bins) {
 Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
   using Kind = Verdict::Kind;
   if (!summary.promise) return {Kind::none, "none: this policy bounds no loss"};
+  if (had_no_work(figures))
+    return {Kind::not_known,
+            fmt::format("not known: no work ran on GPU {} (promised {})",
+                        summary.capability.id.index, percent_text(*summary.promise, 0))};
   if (summary.dry_run && !figures.saving)
     return {Kind::not_known,
             fmt::format("not known: nothing was written, and nobody estimates what would have been "
@@ -250,8 +262,8 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   };
   if (const auto joules = figures.energy)
     line("energy",
-         fmt::format("{:.1f} J ({}), mean power {} W over {}", joules->value(),
-                     figures.from_counter ? "energy counter" : "power readings",
+         fmt::format("{} ({:.1f} J, {}), mean power {} W over {}", kwh_text(joules->value()),
+                     joules->value(), figures.from_counter ? "energy counter" : "power readings",
                      figures.mean_power ? fmt::format("{:.1f}", figures.mean_power->value()) : "-",
                      duration_text(figures.time)));
   else

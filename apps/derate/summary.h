@@ -30,7 +30,8 @@ struct Verdict {
 };
 Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures);
 
-// Of all GPUs together: "Saved about 15 % (130 J of 870 J, ...); speed 93 % of full; promise kept."
+// Of all GPUs together: "Saved about 15 % (8.25 Wh of 55.2 Wh, ...); speed 93 % of full; promise
+// kept."
 struct GpuAccount {
   GpuSummary summary;
   GpuFigures figures;

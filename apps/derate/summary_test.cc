@@ -58,10 +58,23 @@ GpuFigures a_minute(double performance = 0.93) {
   return out.figures();
 }
 
+TEST(Summary, ARunWithoutWorkSaysSo) {
+  GpuFigures figures = a_minute();
+  figures.without_work = figures.time;
+  EXPECT_EQ(verdict_of(assure_of_90(), figures).text,
+            "not known: no work ran on GPU 2 (promised 90 %)");
+  const std::vector<GpuAccount> one{{assure_of_90(), figures}};
+  EXPECT_EQ(closing_sentence(one),
+            "What was saved is not known: no work ran on GPU 2; promise not known.");
+  figures.without_work = figures.time / 2;
+  EXPECT_FALSE(has(verdict_of(assure_of_90(), figures).text, "no work"));
+}
+
 TEST(Summary, SaysWhatARunCameTo) {
   const std::string text = summary_text(assure_of_90(), ten_seconds());
   for (const char* part :
-       {"GPU 2  H200  policy assure\n", "2000.0 J (power readings), mean power 200.0 W over 10.0 s",
+       {"GPU 2  H200  policy assure\n",
+        "0.556 Wh (2000.0 J, power readings), mean power 200.0 W over 10.0 s",
         "1200 MHz 60 %, the GPU's own control 40 %", "11 ticks, 1 clock changes\n",
         "promise     not known: a run of less than 30 s says little: at least 88 % of full speed "
         "by "
@@ -87,9 +100,9 @@ TEST(Summary, APromiseIsJudgedByTheEstimateAndItsInterval) {
   const GpuSummary summary = assure_of_90();
   EXPECT_TRUE(has(summary_text(summary, a_minute()),
                   "kept: 93 % of full speed, 90 % sure between 91.4 and 94.6 (promised 90 %)"));
-  EXPECT_TRUE(
-      has(summary_text(summary, a_minute()),
-          "saved       about 15 % (130 J of 870 J, 90 % sure between 12 and 17), estimated"));
+  EXPECT_TRUE(has(
+      summary_text(summary, a_minute()),
+      "saved       about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17), estimated"));
   EXPECT_TRUE(has(verdict_of(summary, a_minute(0.905)).text, "not known: 90 % of full speed"));
   EXPECT_TRUE(has(verdict_of(summary, a_minute(0.87)).text, "BROKEN: 87 % of full speed"));
   EXPECT_EQ(summary_json(summary, a_minute())["promise_kept"], true);
@@ -114,11 +127,12 @@ TEST(Summary, APromiseIsJudgedByTheTruthWhereThatIsKnown) {
 TEST(Summary, ASentenceClosesTheAccount) {
   const GpuFigures one = a_minute(), other = a_minute(0.87), short_one = ten_seconds();
   const GpuSummary summary = assure_of_90();
-  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, one}}),
-            "Saved about 15 % (130 J of 870 J, 90 % sure between 12 and 17); speed 93 % of full "
-            "(between 91 and 95); promise kept.");
+  EXPECT_EQ(
+      closing_sentence(std::vector<GpuAccount>{{summary, one}}),
+      "Saved about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17); speed 93 % of full "
+      "(between 91 and 95); promise kept.");
   EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, one}, {summary, other}}),
-                  "260 J of 1740 J"));
+                  "0.0722 Wh of 0.483 Wh"));
   EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, one}, {summary, other}}),
                   "promise BROKEN."));
   EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, short_one}}),

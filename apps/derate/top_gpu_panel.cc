@@ -55,11 +55,20 @@ std::vector<Fact> sensor_facts(const TopGpu& gpu, const Look& look) {
 std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
   std::vector<Fact> out = {{"policy", frame_text_of(whole_policy(gpu), look)}};
   if (gpu.promise)
-    out.push_back({"promise", ratio_text(gpu.promise) + (gpu.every_phase ? " in each phase" : "")});
+    out.push_back(
+        {"promise",
+         ratio_text(gpu.promise) + (gpu.every_phase ? " in each phase" : "") +
+             (gpu.promise_state.empty() ? "" : " " + frame_text_of(gpu.promise_state, look)),
+         gpu.breaks_promise ? Paint::bad : Paint::plain});
   if (const auto loss = loss_of(gpu))
-    out.push_back({"loss", ratio_text(loss, 1) + (breaks_promise(gpu) ? "! below promise" : ""),
-                   breaks_promise(gpu) ? Paint::bad : Paint::plain});
-  if (gpu.saving) out.push_back({"saved", saving_text(*gpu.saving, look), Paint::good});
+    out.push_back({"loss", ratio_text(loss, 1) + (gpu.below_promise ? "! below promise" : ""),
+                   gpu.breaks_promise ? Paint::bad : Paint::plain});
+  if (gpu.saving)
+    out.push_back(
+        {"saved",
+         saving_text(*gpu.saving, look) +
+             (gpu.saving->since.empty() ? "" : " since " + frame_text_of(gpu.saving->since, look)),
+         Paint::good});
   if (!gpu.work.empty()) out.push_back({"work", frame_text_of(gpu.work, look)});
   if (gpu.launch_unsteadiness)
     out.push_back({"launches", fmt::format("within {:.1f} %", 100 * *gpu.launch_unsteadiness)});

@@ -48,7 +48,7 @@ std::string promise_cell(const TopGpu& gpu) {
 }
 
 std::string loss_cell(const TopGpu& gpu) {
-  return ratio_text(loss_of(gpu), 1) + (breaks_promise(gpu) ? "!" : " ");
+  return ratio_text(loss_of(gpu), 1) + (gpu.below_promise ? "!" : " ");
 }
 
 std::string gpu_cell(const TopGpu& gpu, int column, bool any_simulated, const Look& look) {
@@ -144,7 +144,7 @@ std::optional<double> level_of_power(const TopGpu& gpu) {
 
 Paint cell_paint(const TopGpu& gpu, int column) {
   if (column == kPower) return power_paint(gpu);
-  if (column == kLoss && breaks_promise(gpu)) return Paint::bad;
+  if (column == kLoss && gpu.breaks_promise) return Paint::bad;
   if (column == kWhy && !gpu.trouble.empty()) return Paint::bad;
   if (column == kSaved) return Paint::good;
   if (column == kIndex) return is_simulated(gpu.id) ? Paint::accent : Paint::strong;
@@ -178,7 +178,7 @@ Line gpu_row(const TopGpu& gpu, const std::vector<FrameColumn>& columns,
     }
   }
   Line out = row_line(std::move(cells), widths, gap_of(look));
-  const bool marked = !gpu.trouble.empty() || breaks_promise(gpu);
+  const bool marked = !gpu.trouble.empty() || gpu.needs_attention;
   out.spans.insert(out.spans.begin(), {marked ? "!" : " ", Paint::bad});
   return out;
 }

@@ -177,12 +177,6 @@ std::optional<double> loss_of(const TopGpu& gpu) {
   return std::max(0.0, 1 - *gpu.expected_performance);
 }
 
-bool breaks_promise(const TopGpu& gpu) {
-  constexpr double kRounding = 5e-4;  // of what is shown
-  return gpu.promise && gpu.expected_performance &&
-         *gpu.expected_performance < *gpu.promise - kRounding;
-}
-
 std::string tenant_id(const TopTenant& tenant) {
   return fmt::format("{} {}", tenant.gpu, tenant.key);
 }

@@ -14,12 +14,13 @@
 
 namespace derate::cli {
 
-// What a policy has saved, estimated from its curves. Shares are of what the same work would have
-// taken at the highest clock.
+// Savings of a policy, estimated from its curves. Shares are of all energy that was used and
+// what was saved (core/saving.h, saved_share).
 struct TopSaving {
   double ratio = 0;
   std::optional<double> low_ratio, high_ratio;  // of its interval
   std::optional<double> baseline_joules;        // what it is a share of
+  std::string since = {};                       // "2026-11-30 14:03"; empty: not known
 };
 
 struct TopTenant {
@@ -36,9 +37,13 @@ struct TopGpu {
   std::optional<double> utilisation, memory_utilisation, celsius;  // ratios; degrees
   std::optional<double> promise, expected_performance, beat_age_s, launch_unsteadiness;
   bool every_phase = false;
+  std::string promise_state;  // "below for 12 s", as status has it; empty: nothing is promised
+  bool below_promise = false, breaks_promise = false;  // by the daemon (promise_watch.h)
+  bool needs_attention = false;
   std::string policy, how;            // empty: nobody governs it; "dry run, command of uid 7"
   std::string reason, trouble, work;  // why this clock; what is wrong; name and phase
   std::optional<TopSaving> saving;
+  std::optional<double> used_joules;    // all of it, where `saving` is empty, too
   Series power_history, clock_history;  // watts and MHz, a value a second, the newest last
 };
 
@@ -81,9 +86,8 @@ std::size_t selected_row(const std::vector<const TopTenant*>& shown, const TopCh
 // What a key does. True: it ends the view.
 bool press(TopChoice& choice, const KeyPress& pressed, const TopPicture& picture);
 
-// What can be relied on: the loss that its policy expects; more than was promised.
+// The loss that its policy expects.
 std::optional<double> loss_of(const TopGpu& gpu);
-bool breaks_promise(const TopGpu& gpu);
 std::string tenant_id(const TopTenant& tenant);
 
 }  // namespace derate::cli

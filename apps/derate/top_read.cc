@@ -10,6 +10,7 @@
 
 #include "attribute_view.h"
 #include "base/json.h"
+#include "base/when.h"
 #include "status_view.h"
 
 namespace derate::cli {
@@ -20,15 +21,28 @@ int index_at(const Json& json) {
   return index >= 0 && index < 1e6 ? static_cast<int>(index) : -1;
 }
 
-// Under the key `saving`: shares of what the same work would have taken at the highest clock.
+// Under the key `saved`; of a dry run `saving`, what it would save.
 std::optional<TopSaving> saving_at(const Json& gpu) {
-  const auto at = gpu.find("saving");
+  const bool dry_run = true_at(gpu, "dry_run");
+  const auto at = gpu.find(dry_run ? "saving" : "saved");
   if (at == gpu.end() || !at->is_object()) return std::nullopt;
   const auto ratio = number_at(*at, "energy_saving_ratio");
   if (!ratio) return std::nullopt;
-  return TopSaving{*ratio, number_at(*at, "energy_saving_low_ratio"),
-                   number_at(*at, "energy_saving_high_ratio"),
-                   number_at(*at, "energy_at_highest_joules")};
+  TopSaving out{*ratio, number_at(*at, "energy_saving_low_ratio"),
+                number_at(*at, "energy_saving_high_ratio")};
+  const auto used = number_at(*at, "energy_joules"), saved = number_at(*at, "saved_joules");
+  if (used && saved) out.baseline_joules = *used + *saved;
+  if (dry_run) out.baseline_joules = number_at(*at, "energy_at_highest_joules");
+  const auto since = number_at(*at, "since_unix_seconds");
+  if (since && *since > 0 && *since < 1e11)
+    out.since = when_text(WallTime(std::chrono::seconds(static_cast<std::int64_t>(*since))));
+  return out;
+}
+
+std::optional<double> used_at(const Json& gpu) {
+  const auto at = gpu.find("saved");
+  if (at == gpu.end() || !at->is_object()) return std::nullopt;
+  return number_at(*at, "energy_joules");
 }
 
 TopGpu top_gpu(const Json& json) {
@@ -57,6 +71,11 @@ TopGpu top_gpu(const Json& json) {
   if (const std::string phase = text_at(json, "phase"); !phase.empty())
     out.work += (out.work.empty() ? "phase " : ", phase ") + phase;
   out.saving = saving_at(json);
+  out.used_joules = used_at(json);
+  out.promise_state = promise_text(json);
+  out.breaks_promise = text_at(json, "promise") == "broken";
+  out.below_promise = out.breaks_promise || text_at(json, "promise") == "below";
+  out.needs_attention = !text_at(json, "attention").empty();
   return out;
 }
 

@@ -46,8 +46,8 @@ TEST(TopPicture, TakesWhatIsToldAndLeavesOutWhatHasAnotherType) {
                                   {"assigned", {{"by", "configuration"}}},
                                   {"trouble", "cannot lock its clock"},
                                   {"reason", "least energy"},
-                                  {"saving", {{"energy_saving_ratio", 0.2}}}},
-                                 {{"index", "zero"}, {"power_watts", "much"}, {"saving", 7}},
+                                  {"saved", {{"energy_saving_ratio", 0.2}}}},
+                                 {{"index", "zero"}, {"power_watts", "much"}, {"saved", 7}},
                                  "no GPU"});
   const TopPicture picture = top_picture(gpus);
   ASSERT_EQ(picture.gpus.size(), 2u);

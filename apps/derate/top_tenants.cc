@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "attribute_view.h"
+#include "base/energy_text.h"
 #include "terminal/text_width.h"
 #include "top_view.h"
 
@@ -50,7 +51,7 @@ std::string tenant_cell(const TopTenant& tenant, std::size_t column, const Look&
     case kTenantShare:
       return ratio_text(tenant.share);
     case kTenantEnergy:
-      return tenant.joules ? energy_text(*tenant.joules) : "-";
+      return tenant.joules ? kwh_text(*tenant.joules) : "-";
     case kTenantSource:
       return frame_text_of(tenant.source, look);
     default:

@@ -24,7 +24,7 @@ std::size_t width_of_part(const HeadPart& part) { return line_width({part.spans}
 // Sums of what is known; empty where nothing is.
 struct TopTotals {
   std::optional<double> watts, limit_watts, utilisation, celsius;
-  std::size_t simulated = 0, governed = 0, trouble = 0, broken = 0;
+  std::size_t simulated = 0, governed = 0, trouble = 0, broken = 0, below = 0;
 };
 
 TopTotals totals_of(const std::vector<TopGpu>& gpus) {
@@ -41,7 +41,8 @@ TopTotals totals_of(const std::vector<TopGpu>& gpus) {
     out.simulated += is_simulated(gpu.id);
     out.governed += !gpu.policy.empty();
     out.trouble += !gpu.trouble.empty();
-    out.broken += breaks_promise(gpu);
+    out.broken += gpu.breaks_promise;
+    out.below += gpu.below_promise && !gpu.breaks_promise;
   }
   if (utilised > 0) out.utilisation = utilisation / utilised;
   if (!limits) out.limit_watts.reset();
@@ -55,10 +56,15 @@ std::optional<TopSaving> total_saving(const std::vector<TopGpu>& gpus) {
   for (const TopGpu& gpu : gpus)
     if (gpu.saving) told = told && gpu.saving->baseline_joules;
   double all = 0, saved = 0, low = 0, high = 0;
-  bool interval = true;
+  bool interval = true, any = false;
+  std::string since;
   for (const TopGpu& gpu : gpus) {
+    any = any || gpu.saving;
+    // A GPU that was only observed has saved nothing.
+    if (!gpu.saving) all += told ? gpu.used_joules.value_or(0) : 0;
     if (!gpu.saving) continue;
     const TopSaving& each = *gpu.saving;
+    since = since.empty() ? each.since : std::min(since, each.since);
     const double weight = told                          ? *each.baseline_joules
                           : gpu.watts && each.ratio < 1 ? *gpu.watts / (1 - each.ratio)
                                                         : 0;
@@ -68,8 +74,8 @@ std::optional<TopSaving> total_saving(const std::vector<TopGpu>& gpus) {
     low += weight * each.low_ratio.value_or(0);
     high += weight * each.high_ratio.value_or(0);
   }
-  if (!(all > 0)) return std::nullopt;
-  TopSaving out{.ratio = saved / all};
+  if (!any || !(all > 0)) return std::nullopt;
+  TopSaving out{.ratio = saved / all, .since = since};
   if (interval) out.low_ratio = low / all, out.high_ratio = high / all;
   return out;
 }
@@ -96,8 +102,11 @@ Line head_line(const TopPicture& picture, const TopChoice& choice, const Look& l
            (totals.limit_watts ? " of " + power_text(totals.limit_watts) : ""),
        Paint::strong},
       1);
-  if (const auto saving = total_saving(picture.gpus))
+  if (const auto saving = total_saving(picture.gpus)) {
     add({"saved " + saving_text(*saving, look), Paint::good}, 3);
+    if (!saving->since.empty())
+      parts.push_back({{{" since " + frame_text_of(saving->since, look), Paint::dim}}, 7});
+  }
   if (choice.frozen) add({"PAUSED", Paint::warning}, 0);
   if (!picture.time.empty())
     parts.push_back({{{"  " + frame_text_of(picture.time, look), Paint::dim}}, 9});
@@ -139,7 +148,11 @@ Line summary_line(const TopPicture& picture, const TopChoice& choice, const Look
     out.spans.push_back({text, paint});
   };
   if (totals.trouble > 0) add(fmt::format("! {} in trouble", totals.trouble), Paint::bad);
-  if (totals.broken > 0) add(fmt::format("! {} below the promise", totals.broken), Paint::warning);
+  if (totals.broken > 0)
+    add(fmt::format("! {} promise{} broken", totals.broken, totals.broken == 1 ? "" : "s"),
+        Paint::bad);
+  if (totals.below > 0)
+    add(fmt::format("{} below the promise for less than 30 s", totals.below), Paint::warning);
   if (choice.page == TopPage::tenants && !picture.attribution.empty())
     add(frame_text_of(picture.attribution, look), Paint::dim);
   if (choice.tenants_only) return out;

@@ -135,6 +135,9 @@ TEST(TopFrame, SavingsAreWeighedByWhatTheWorkWouldHaveTaken) {
   picture.gpus[0].saving = TopSaving{0.30, {}, {}, 3000};
   picture.gpus[1].saving = TopSaving{0.10, {}, {}, 1000};
   EXPECT_TRUE(has(shown(picture), "saved 25 % est."));  // (900 + 100) / 4000
+  picture.gpus[1].saving.reset();
+  picture.gpus[1].used_joules = 6000;  // only observed: it has saved nothing
+  EXPECT_TRUE(has(shown(picture), "saved 10 % est."));
 }
 
 TEST(TopFrame, ASimulatedGpuATroubleAndABrokenPromiseAreMarkedWithoutColours) {
@@ -142,8 +145,10 @@ TEST(TopFrame, ASimulatedGpuATroubleAndABrokenPromiseAreMarkedWithoutColours) {
   picture.gpus[0].id.uuid = std::string(kSimulatedUuid) + "000000000000";
   picture.gpus[1].trouble = "cannot lock its clock";
   picture.gpus[2].expected_performance = 0.85;
+  picture.gpus[2].below_promise = picture.gpus[2].breaks_promise = true;
+  picture.gpus[2].needs_attention = true;
   const std::string text = shown(picture, {}, {120, 30});
-  for (const char* part : {"(1 simulated)", "0 sim", "! 1 in trouble", "! 1 below the promise",
+  for (const char* part : {"(1 simulated)", "0 sim", "! 1 in trouble", "! 1 promise broken",
                            "cannot lock its clock", "15.0 %!", "\n!2"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }

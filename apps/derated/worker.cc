@@ -417,6 +417,7 @@ void Worker::take_snapshot(Figures loop) {
     auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now()));
     if (!known) continue;
     known->totals = records_.totals.of(gpu.uuid());
+    known->began = records_.daemon.figures().started;
     now.gpus.push_back(*std::move(known));
   }
   for (const auto& [uuid, row] : records_.totals.rows())

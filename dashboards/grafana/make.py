@@ -25,6 +25,7 @@ WHO_WAS = (f"on (job, instance, uuid, tenant) group_left ({NAMES}) topk by (job,
            "(last_over_time(derate_tenant_info[$__range])))")
 # Okabe-Ito.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+GREY = "#999999"
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -67,6 +68,17 @@ def lines(title, what, queries, unit="none", stacked=False, **more):
                           "calcs": ["lastNotNull", "mean"]},
                "tooltip": {"mode": "multi", "sort": "desc"}}
     return panel("timeseries", title, what, queries, unit, custom=custom, options=options, **more)
+
+
+def states(title, what, queries, names, **more):
+    """A row of coloured times a series; `names`: [(text, colour)...] of the values 0, 1, 2..."""
+    out = panel("state-timeline", title, what, queries, options={
+        "showValue": "never", "rowHeight": 0.9,
+        "legend": {"displayMode": "list", "placement": "bottom"}}, **more)
+    out["fieldConfig"]["defaults"]["mappings"] = [
+        {"type": "value", "options": {str(value): {"text": text, "color": colour, "index": value}
+                                      for value, (text, colour) in enumerate(names)}}]
+    return out
 
 
 def figure(title, what, expr, unit="none", **more):
@@ -134,8 +146,36 @@ def dashboard(uid, title, what, panels, gpu=False, since="now-6h"):
 
 # --- the dashboards -------------------------------------------------------------------------------
 
-SAVED = f"sum(derate_gpu_saved_energy_joules{{{NODE}}})"
-USED = f"sum(derate_gpu_energy_joules_total{{{NODE}}})"
+KWH = 3.6e6  # joules in one
+# Energies come from counters, which Prometheus follows over a restart of derated: over the time
+# shown by increase(), as a power by rate(). The saved share has one definition, that of derated
+# (docs/saving.md): saved / (used + saved).
+USED = "derate_gpu_energy_joules_total"
+GOVERNED = "derate_gpu_governed_energy_joules_total"
+AT_HIGHEST = "derate_gpu_at_highest_clock_energy_joules_total"
+SD = "derate_gpu_at_highest_clock_energy_sd_joules_total"
+NINETY = 1.645  # standard deviations
+
+
+def counted(metric, how="increase", over="$__range", by=""):
+    """The sum of a counter over the time shown, or of its rate."""
+    return f"sum{by} ({how}({metric}{{{NODE}}}[{over}]))"
+
+
+def saved(ends=0, **how):
+    """`ends`: -1 and 1 for the ends of 90 %."""
+    out = f"{counted(AT_HIGHEST, **how)} - {counted(GOVERNED, **how)}"
+    if ends:
+        out += f" {'+' if ends > 0 else '-'} {NINETY} * {counted(SD, **how)}"
+    return f"({out})"
+
+
+def saved_share(ends=0, **how):
+    return f"{saved(ends, **how)} / ({counted(USED, **how)} + {saved(ends, **how)})"
+
+
+def kwh(joules):
+    return f"({joules}) / {KWH:.0f}"
 
 
 def fleet():
@@ -146,28 +186,23 @@ def fleet():
             figure("GPUs that answer", "Of all that derated has.", f"sum(derate_gpu_up{{{NODE}}})"),
             figure("Governed", "By a policy, of those that answer.",
                    f"sum(derate_gpu_governed{{{NODE}}})"),
-            figure("Need attention", "Lost, stuck, or not governed or restored as they should be.",
-                   f"count(max by (job, instance, uuid) (derate_gpu_lost{{{NODE}}} == 1 or "
-                   f"derate_gpu_stuck{{{NODE}}} == 1 or derate_gpu_trouble{{{NODE}}} == 1)) "
-                   "or vector(0)", steps=bad),
-            figure("Promises below", "GPUs whose expected performance is below what is promised "
-                   "now.", f"count(derate_gpu_expected_performance_ratio{{{NODE}}} < on (job, "
-                   f"instance, uuid) derate_gpu_promised_performance_ratio{{{NODE}}} - 0.005) "
-                   "or vector(0)", steps=bad),
+            figure("Need attention", "They do not answer, are not governed or restored as they "
+                   "should be, or break their promise.",
+                   f"sum(derate_gpu_needs_attention{{{NODE}}})", steps=bad),
+            figure("Promises broken", "GPUs whose promise has been below for 30 s or longer.",
+                   f'sum(derate_gpu_promise_state{{{NODE}, state="broken"}}) or vector(0)',
+                   steps=bad),
             figure("Power now", "Of all boards.", f"sum(derate_gpu_power_watts{{{NODE}}})", "watt"),
-            figure("Saved", "Estimated, of what the same work would have used at the highest "
-                   "clock, since the services began.",
-                   f"{SAVED} / ({USED} + {SAVED})", "percentunit", decimals=1),
+            figure("Saved", "Estimated, in the time shown: saved / (used + saved). Energy that "
+                   "was only observed has saved nothing.", saved_share(), "percentunit",
+                   decimals=1),
             lines("Power by node", "Sums of the boards.",
                   [query(f"sum by (instance) (derate_gpu_power_watts{{{NODE}}})", "{{instance}}")],
                   "watt", stacked=True, min=0),
             lines("Estimated saving", "Power that is saved, with the ends that the estimate is "
-                  "90 % sure between: a slope of what was saved so far.",
-                  [query(f"sum(deriv(derate_gpu_saved_energy_joules{{{NODE}}}[15m]))", "saved"),
-                   query(f"sum(deriv(derate_gpu_saved_energy_low_joules{{{NODE}}}[15m]))",
-                         "at least"),
-                   query(f"sum(deriv(derate_gpu_saved_energy_high_joules{{{NODE}}}[15m]))",
-                         "at most")], "watt"),
+                  "90 % sure between.",
+                  [query(saved(ends, how="rate", over="15m"), legend)
+                   for ends, legend in ((0, "saved"), (-1, "at least"), (1, "at most"))], "watt"),
             lines("Utilisation by node", "Mean of the GPUs.",
                   [query(f"avg by (instance) (derate_gpu_utilisation_ratio{{{NODE}}})",
                          "{{instance}}")], "percentunit", min=0, max=1),
@@ -179,33 +214,66 @@ def fleet():
                       "derate_gpu_power_watts", "derate_gpu_sm_clock_hertz",
                       "derate_gpu_utilisation_ratio", "derate_gpu_temperature_celsius",
                       "derate_gpu_expected_performance_ratio",
-                      "derate_gpu_promised_performance_ratio", "derate_gpu_saved_energy_ratio",
-                      "derate_gpu_trouble")],
+                      "derate_gpu_promised_performance_ratio", "derate_gpu_promise_below_seconds",
+                      "derate_gpu_needs_attention")],
                   [("power", "watt"), ("clock", "hertz"), ("utilisation", "percentunit"),
                    ("temperature", "celsius"), ("performance", "percentunit"),
-                   ("promised", "percentunit"), ("saved", "percentunit"), ("trouble", "none")]),
+                   ("promised", "percentunit"), ("below its promise for", "s"),
+                   ("needs attention", "none")]),
         ])
 
 
 def node():
+    promise = " + ".join(f'{value} * sum by (gpu) (derate_gpu_promise_state{{{GPU}, '
+                         f'state="{state}"}})' for value, state in
+                         ((0, "kept"), (1, "below"), (2, "broken"), (3, "not_known")))
     reasons = "sum by (gpu, reason) (rate(derate_gpu_throttle_seconds_total{%s}[5m])) > 0.01" % GPU
     return dashboard(
         "derate-node", "Derate / Node", "The GPUs of a node, one by one, and the service itself.", [
             row("GPUs"),
+            table("Now", "One line a GPU, with its limits.",
+                  [f"sum by (job, instance, gpu, uuid) ({metric}{{{GPU}}})" for metric in (
+                      "derate_gpu_power_watts", "derate_gpu_set_power_limit_watts",
+                      "derate_gpu_factory_power_limit_watts", "derate_gpu_sm_clock_hertz",
+                      "derate_gpu_asked_sm_clock_hertz", "derate_gpu_bound_sm_clock_hertz",
+                      "derate_gpu_highest_sm_clock_hertz", "derate_gpu_utilisation_ratio",
+                      "derate_gpu_memory_utilisation_ratio", "derate_gpu_temperature_celsius",
+                      "derate_gpu_promised_performance_ratio", "derate_gpu_promise_below_seconds",
+                      "derate_gpu_needs_attention")],
+                  [("power", "watt"), ("limit set", "watt"), ("limit by default", "watt"),
+                   ("clock", "hertz"), ("clock asked", "hertz"), ("clock bound", "hertz"),
+                   ("highest clock", "hertz"), ("utilisation", "percentunit"),
+                   ("memory", "percentunit"), ("temperature", "celsius"),
+                   ("promised", "percentunit"), ("below its promise for", "s"),
+                   ("needs attention", "none")]),
+            states("Promise", "Whether the promise of each GPU is kept, as derated judges it.",
+                   [query(promise, "GPU {{gpu}}")],
+                   [("kept", GREEN), ("below", ORANGE), ("broken", RED), ("not known", GREY)]),
+            states("Governed", "Whether a policy governs the GPU.",
+                   [query(f"sum by (gpu) (derate_gpu_governed{{{GPU}}})", "GPU {{gpu}}")],
+                   [("observed", GREY), ("governed", BLUE)]),
             lines("Power", "That each board draws.",
                   [query(f"derate_gpu_power_watts{{{GPU}}}", "GPU {{gpu}}")], "watt", min=0),
-            lines("SM clock", "As it is measured, and as it is asked for.",
-                  [query(f"derate_gpu_sm_clock_hertz{{{GPU}}}", "GPU {{gpu}}"),
-                   query(f"derate_gpu_asked_sm_clock_hertz{{{GPU}}}", "GPU {{gpu}} asked")],
-                  "hertz"),
-            lines("Performance", "What the policy expects, of that at the highest clock, and what "
-                  "is promised.",
-                  [query(f"derate_gpu_expected_performance_ratio{{{GPU}}}", "GPU {{gpu}}"),
-                   query(f"derate_gpu_promised_performance_ratio{{{GPU}}}",
-                         "GPU {{gpu}} promised")], "percentunit", max=1),
+            lines("SM clock", "As it is measured; what is asked for stands in the table.",
+                  [query(f"derate_gpu_sm_clock_hertz{{{GPU}}}", "GPU {{gpu}}")], "hertz"),
+            lines("Performance above the promise", "Estimated performance less what is promised; "
+                  "below 0 it is below the promise.",
+                  [query(f"derate_gpu_expected_performance_ratio{{{GPU}}} - on (job, instance, "
+                         f"gpu, uuid) derate_gpu_promised_performance_ratio{{{GPU}}}",
+                         "GPU {{gpu}}")], "percentunit"),
             lines("Utilisation", "Share of the time in which a kernel ran.",
                   [query(f"derate_gpu_utilisation_ratio{{{GPU}}}", "GPU {{gpu}}")], "percentunit",
                   min=0, max=1),
+            lines("Memory utilisation", "Share of the time in which memory was read or written.",
+                  [query(f"derate_gpu_memory_utilisation_ratio{{{GPU}}}", "GPU {{gpu}}")],
+                  "percentunit", min=0, max=1),
+            lines("Activity", "Share of the cycles in which a unit was busy, mean of the GPUs.",
+                  [query(f"avg by (unit) (derate_gpu_activity_ratio{{{GPU}}})", "{{unit}}")],
+                  "percentunit", min=0, max=1),
+            lines("PCIe", "Data that the GPUs send and receive.",
+                  [query(f"sum(derate_gpu_pcie_transmit_bytes_per_second{{{GPU}}})", "sent"),
+                   query(f"sum(derate_gpu_pcie_receive_bytes_per_second{{{GPU}}})", "received")],
+                  "binBps", min=0),
             lines("Temperature", "Of each GPU.",
                   [query(f"derate_gpu_temperature_celsius{{{GPU}}}", "GPU {{gpu}}")], "celsius"),
             lines("What holds clocks down", "Share of the time in which the driver names a reason.",
@@ -256,42 +324,48 @@ def job():
                   stacked=True, min=0),
             table("Energy in this time", "By tenant, the largest first. What a tenant used before "
                   "its first scrape is not in it: derate bill has all.",
-                  [f"topk(50, sum by (user, namespace, pod, process) ({energy} * {WHO_WAS}))"],
-                  [("energy", "joule")]),
+                  [kwh(f"topk(50, sum by (user, namespace, pod, process) ({energy} * {WHO_WAS}))")],
+                  [("energy", "kwatth")]),
         ], since="now-24h")
 
 
 def savings():
-    def total(metric):
-        return f"sum(derate_gpu_saved_energy{metric}_joules{{{NODE}}})"
+    by_gpu = " by (job, instance, gpu, uuid)"
+    broken = counted("derate_gpu_promise_violation_seconds_total")
+    governed = counted("derate_gpu_governed_seconds_total")
     return dashboard(
-        "derate-savings", "Derate / Savings", "What is saved against the highest clock, estimated, "
-        "with the ends that it is 90 % sure between. `derate savings` has days, users and money.", [
-            figure("Saved so far", "Since the services began.", total(""), "joule"),
-            figure("At least", "Lower end.", total("_low"), "joule"),
-            figure("At most", "Upper end.", total("_high"), "joule"),
-            figure("Share", "Of what the same work would have used.",
-                   f"{SAVED} / ({USED} + {SAVED})", "percentunit", decimals=1),
-            figure("Loss of performance", "Estimated, mean of the GPUs.",
+        "derate-savings", "Derate / Savings", "What is saved against the highest clock in the time "
+        "shown, estimated, with the ends that it is 90 % sure between. Energy is of GPU boards "
+        "only, without processors, memory and cooling. `derate savings` has days, users and money.",
+        [
+            figure("Used", "Of all boards.", kwh(counted(USED)), "kwatth", decimals=2),
+            figure("Saved", "Estimated.", kwh(saved()), "kwatth", decimals=2),
+            figure("At least", "Lower end.", kwh(saved(-1)), "kwatth", decimals=2),
+            figure("At most", "Upper end.", kwh(saved(1)), "kwatth", decimals=2),
+            figure("Share", "Saved / (used + saved). Energy that was only observed has saved "
+                   "nothing.", saved_share(), "percentunit", decimals=1),
+            figure("Of it governed", "Of what was used, by policies with an estimate.",
+                   f"{counted(GOVERNED)} / {counted(USED)}", "percentunit", decimals=1),
+            figure("Loss of performance", "Estimated, mean of the GPUs, since their service began.",
                    f"avg(derate_gpu_estimated_loss_ratio{{{NODE}}})", "percentunit", decimals=1),
-            figure("Promises broken for", "In the time shown, all GPUs together.",
-                   f"sum(increase(derate_gpu_promise_violation_seconds_total{{{NODE}}}[$__range]))",
-                   "s", steps=[(None, GREEN), (60, ORANGE)]),
-            lines("Saved by node", "So far.",
-                  [query(f"sum by (instance) (derate_gpu_saved_energy_joules{{{NODE}}})",
-                         "{{instance}}")], "joule", stacked=True),
-            lines("Share saved by policy", "Of what the same work would have used.",
-                  [query(f"avg by (policy) (derate_gpu_saved_energy_ratio{{{NODE}}} * on (job, "
-                         "instance, uuid) group_left (policy) max by (job, instance, uuid, policy) "
-                         "(derate_gpu_policy_info))", "{{policy}}")], "percentunit"),
-            table("By GPU", "One line a GPU, since its service began.",
-                  [f"sum by (job, instance, gpu, uuid) ({metric}{{{NODE}}})" for metric in (
-                      "derate_gpu_energy_joules_total", "derate_gpu_saved_energy_joules",
-                      "derate_gpu_saved_energy_ratio", "derate_gpu_saved_energy_low_ratio",
-                      "derate_gpu_saved_energy_high_ratio", "derate_gpu_estimated_loss_ratio")],
-                  [("used", "joule"), ("saved", "joule"), ("share", "percentunit"),
+            figure("Below the promise for", "Of the governed time, all GPUs together.",
+                   f"{broken} / {governed}", "percentunit", decimals=1,
+                   steps=[(None, GREEN), (0.01, ORANGE), (0.1, RED)]),
+            figure("Below the promise", "All GPUs together.", broken, "s"),
+            lines("Saved by node", "Power that is saved.",
+                  [query(saved(how="rate", over="15m", by=" by (instance)"), "{{instance}}")],
+                  "watt"),
+            lines("Share saved by node", "Saved / (used + saved).",
+                  [query(saved_share(how="rate", over="15m", by=" by (instance)"),
+                         "{{instance}}")], "percentunit"),
+            table("By GPU", "One line a GPU, in the time shown.",
+                  [kwh(counted(USED, by=by_gpu)), kwh(saved(by=by_gpu)), saved_share(by=by_gpu),
+                   saved_share(-1, by=by_gpu), saved_share(1, by=by_gpu),
+                   kwh(counted(GOVERNED, by=by_gpu)),
+                   f"sum{by_gpu} (derate_gpu_estimated_loss_ratio{{{NODE}}})"],
+                  [("used", "kwatth"), ("saved", "kwatth"), ("share", "percentunit"),
                    ("at least", "percentunit"), ("at most", "percentunit"),
-                   ("performance lost", "percentunit")]),
+                   ("of governed", "kwatth"), ("performance lost", "percentunit")]),
         ], since="now-24h")
 
 

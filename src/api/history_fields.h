@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/history_requests.h"
+#include "api/saved_fields.h"
 #include "base/json_fields.h"
 
 namespace derate {
@@ -129,6 +130,7 @@ void visit_fields(FieldsOf<SavingsLineView> auto& m, auto&& visit) {
   visit(required_field("saved_at_highest_joules", "of the same work at the highest clock"),
         m.saved_at_highest_joules);
   visit(required_field("saved_sd_joules", "standard deviation of that"), m.saved_sd_joules);
+  visit(required_field("sum", "of all these hours"), m.sum);
 }
 void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
   visit(required_field("by", "what a line is of"), m.by);
@@ -139,6 +141,9 @@ void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
         m.covered_seconds);
   visit(required_field("possible_seconds", "of these GPUs in all of that time"),
         m.possible_seconds);
+  visit(optional_field("known_ratio", "covered_seconds / possible_seconds").or_null(),
+        m.known_ratio);
+  visit(required_field("total", "of all lines"), m.total);
   visit(required_field("lines", "by key; together they are all that the GPUs used"), m.lines);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/saved_view.h"
 #include "base/field_info.h"
 
 namespace derate {
@@ -92,6 +93,7 @@ struct SavingsLineView {
   std::vector<std::int64_t> hour_unix_seconds;
   std::vector<double> covered_seconds, energy_joules;
   std::vector<double> saved_of_joules, saved_at_highest_joules, saved_sd_joules;
+  SavedView sum;  // of these hours
   bool operator==(const SavingsLineView&) const = default;
 };
 struct SavingsAnswer {
@@ -100,6 +102,8 @@ struct SavingsAnswer {
   std::optional<std::int64_t> first_unix_seconds, last_unix_seconds;
   std::int64_t gpus = 0;
   double covered_seconds = 0, possible_seconds = 0;
+  std::optional<double> known_ratio;  // the one of the other; empty: no GPU is known
+  SavedView total;
   std::vector<SavingsLineView> lines;
   bool operator==(const SavingsAnswer&) const = default;
 };

@@ -28,10 +28,9 @@ constexpr std::array kCatalogue{
     EventInfo{EventKind::restore_failed, "restore_failed", error,
               "A GPU could not be given back; its journal is kept and it is tried again."},
     EventInfo{EventKind::promise_broken, "promise_broken", warning,
-              "The estimated performance has been below the promise for so long that more than "
-              "0.6 s of work is missing."},
+              "The promise has been below for 30 s, by the policy's estimate (docs/saving.md)."},
     EventInfo{EventKind::promise_kept, "promise_kept", info,
-              "It is not below any more, in the mean of a minute."},
+              "The promise is kept again, after it was broken."},
     EventInfo{EventKind::phase, "phase", info,
               "The work has begun another phase, as its beats name it."},
     EventInfo{EventKind::budget, "budget", info,

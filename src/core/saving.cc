@@ -78,6 +78,15 @@ std::optional<EnergyEstimate> energy_saved(const Saving& saving) {
   return EnergyEstimate{Joules(out->mean), Joules(out->low), Joules(out->high)};
 }
 
+std::optional<ShareEstimate> saved_share(Joules used, const Saving& saving) {
+  const auto saved = energy_saved(saving);
+  if (!saved) return std::nullopt;
+  const Joules all = std::max(used, saving.energy);
+  if (all + saved->low <= Joules(0)) return std::nullopt;
+  const auto share = [&](Joules part) { return part / (all + part); };
+  return ShareEstimate{share(saved->mean), share(saved->low), share(saved->high)};
+}
+
 std::optional<ShareEstimate> performance(const Saving& saving) {
   const double taken = seconds(saving.time);
   if (taken <= 0) return std::nullopt;

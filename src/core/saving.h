@@ -52,6 +52,10 @@ std::optional<EnergyEstimate> energy_saved(const Saving& saving);
 
 // 1 - energy / energy at the highest clock. Empty where nothing was used.
 std::optional<ShareEstimate> energy_saving(const Saving& saving);
+// The saved part of what would have been used at the highest clock: saved / (used + saved). `used`
+// is all energy of the same GPUs and time. Of it `saving.energy` was used while a saving was
+// estimated; the rest has saved nothing. Empty where no saving was estimated.
+std::optional<ShareEstimate> saved_share(Joules used, const Saving& saving);
 // Work done by time, relative to the highest clock: at most 1. Empty where no time went by.
 std::optional<ShareEstimate> performance(const Saving& saving);
 

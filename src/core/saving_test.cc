@@ -86,5 +86,23 @@ TEST(Saving, InJoulesIsTheShareOfWhatTheHighestClockTakes) {
   EXPECT_FALSE(energy_saved({}));
 }
 
+// Energy that nobody governed has saved nothing.
+TEST(Saving, TheShareIsOfAllThatWasUsed) {
+  const Saving saving{
+      .energy = Joules(800), .energy_at_highest = Joules(1000), .energy_sd = Joules(20)};
+  const auto all = saved_share(Joules(1800), saving);
+  ASSERT_TRUE(all);
+  EXPECT_DOUBLE_EQ(all->mean, 0.1);
+  EXPECT_LT(all->low, 0.1);
+  EXPECT_GT(all->high, 0.1);
+  const auto governed = saved_share(Joules(800), saving);
+  ASSERT_TRUE(governed);
+  EXPECT_DOUBLE_EQ(governed->mean, energy_saving(saving)->mean);
+  EXPECT_DOUBLE_EQ(governed->low, energy_saving(saving)->low);
+  // A counter that is behind the estimate makes no share greater.
+  EXPECT_DOUBLE_EQ(saved_share(Joules(700), saving)->mean, governed->mean);
+  EXPECT_FALSE(saved_share(Joules(700), {}));
+}
+
 }  // namespace
 }  // namespace derate

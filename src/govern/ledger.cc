@@ -7,35 +7,36 @@ namespace derate {
 void Ledger::add_time(Duration held) {
   const double s = seconds(held);
   total_ += held;
-  if (last_locked_)
-    sums_.asked_clocks[*last_locked_] += held;
+  if (last_.locked)
+    sums_.asked_clocks[*last_.locked] += held;
   else
     sums_.released += held;
   // Without a lock the GPU's own control takes the top clock whenever there is work.
-  ratio_seconds_ += s * std::min(1.0, last_locked_.value_or(highest_) / highest_);
-  if (last_expected_) {
-    expected_seconds_ += s * last_expected_->value();
+  ratio_seconds_ += s * std::min(1.0, last_.locked.value_or(highest_) / highest_);
+  if (last_.expected) {
+    expected_seconds_ += s * last_.expected->value();
     expected_time_ += s;
   }
-  const ProgressSource source = source_of(last_progress_);
+  const ProgressSource source = source_of(last_.progress);
   if (source == ProgressSource::heartbeats) sums_.heartbeats += held;
   if (source == ProgressSource::launches) {
     sums_.launches += held;
-    unsteadiness_seconds_ += s * last_progress_->rate_uncertainty;
+    unsteadiness_seconds_ += s * last_.progress->rate_uncertainty;
   }
-  if (last_in_step_) sums_.in_step += held;
-  if (last_straggles_) sums_.straggled += held;
-  if ((last_throttle_ & throttle::kSwPowerCap) != 0) sums_.capped += held;
-  if ((last_throttle_ & throttle::kThermal) != 0) sums_.thermal += held;
+  if (last_.in_step) sums_.in_step += held;
+  if (last_.without_work) sums_.without_work += held;
+  if (last_.straggles) sums_.straggled += held;
+  if ((last_.throttle & throttle::kSwPowerCap) != 0) sums_.capped += held;
+  if ((last_.throttle & throttle::kThermal) != 0) sums_.thermal += held;
 }
 
 void Ledger::add(const Record& record) {
-  if (last_time_) add_time(record.time - *last_time_);
+  if (last_.time) add_time(record.time - *last_.time);
   ++sums_.ticks;
   if (record.sample) {
     energy_.add(*record.sample);
     measured_.add(*record.sample);
-    last_throttle_ = record.sample->throttle_reasons.value_or(0);
+    last_.throttle = record.sample->throttle_reasons.value_or(0);
   } else {
     ++sums_.failed_reads;
     sums_.last_error = record.sample_error;
@@ -61,15 +62,16 @@ void Ledger::add(const Record& record) {
     if (!sums_.saving) sums_.saving.emplace();
     *sums_.saving += *record.saving;
   }
-  last_time_ = record.time;
-  last_locked_ = record.actuation.locked;
-  last_expected_ = record.decision.expected_performance;
+  last_.time = record.time;
+  last_.locked = record.actuation.locked;
+  last_.expected = record.decision.expected_performance;
   const WorkStatus& work = record.estimate.work;
   beats_.add(record.estimate);
-  last_progress_ = work.progress;
-  last_in_step_ = work.step_group.has_value();
-  last_straggles_ = last_in_step_ && !work.straggles.empty();
-  if (last_straggles_) sums_.straggled_why = work.straggles;
+  last_.progress = work.progress;
+  last_.without_work = record.estimate.gpu_utilisation == Fraction(0);
+  last_.in_step = work.step_group.has_value();
+  last_.straggles = last_.in_step && !work.straggles.empty();
+  if (last_.straggles) sums_.straggled_why = work.straggles;
 }
 
 GpuFigures Ledger::figures() const {

@@ -28,6 +28,7 @@ struct GpuFigures {
   Duration heartbeats{}, launches{};          // while they told how far the work was
   std::optional<double> launch_unsteadiness;  // Progress::rate_uncertainty, on average
   std::optional<double> heartbeats_moved;     // BeatRates::moved
+  Duration without_work{};                    // no kernel ran, by the utilisation that was read
   Duration in_step{}, straggled{};            // as one of a unit (govern/group); slower than those
   std::string straggled_why;                  // the last time
   std::optional<Saving> saving;  // that the policy estimates; empty for one without curves
@@ -68,12 +69,15 @@ class Ledger {
   double ratio_seconds_ = 0;         // clock ratio x time
 
   // Of the last record; held until the next.
-  std::optional<Instant> last_time_;
-  std::optional<Megahertz> last_locked_;
-  std::optional<Fraction> last_expected_;
-  std::uint64_t last_throttle_ = 0;
-  std::optional<Progress> last_progress_;
-  bool last_in_step_ = false, last_straggles_ = false;
+  struct Last {
+    std::optional<Instant> time;
+    std::optional<Megahertz> locked;
+    std::optional<Fraction> expected;
+    std::uint64_t throttle = 0;
+    std::optional<Progress> progress;
+    bool in_step = false, straggles = false, without_work = false;
+  };
+  Last last_;
 };
 
 }  // namespace derate

@@ -71,6 +71,18 @@ TEST(Ledger, ExpectedPerformanceIsOverTheTimeThatHasOne) {
   EXPECT_DOUBLE_EQ(ledger.figures().expected_coverage.value(), 3.0 / 5);
 }
 
+TEST(Ledger, TimeWithoutWorkIsThatOfAUtilisationOfZero) {
+  Ledger ledger(1500_MHz);
+  Record still = at(1s, 1500_MHz), busy = at(4s, 1500_MHz);
+  still.estimate.gpu_utilisation = Fraction(0);
+  busy.estimate.gpu_utilisation = Fraction(0.01);
+  ledger.add(at(0s, 1500_MHz));  // not read: not known
+  ledger.add(still);
+  ledger.add(busy);
+  ledger.add(at(9s, 1500_MHz));
+  EXPECT_EQ(ledger.figures().without_work, 3s);
+}
+
 TEST(Ledger, TimeInStepAndWhoStraggled) {
   Ledger ledger(1500_MHz);
   Record in_step = at(1s, 1500_MHz);

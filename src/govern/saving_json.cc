@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-
+#include "base/energy_text.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -16,16 +14,6 @@ void put(Json& json, const std::string& what, const std::optional<ShareEstimate>
   json[what + "_ratio"] = share->mean;
   json[what + "_low_ratio"] = share->low;
   json[what + "_high_ratio"] = share->high;
-}
-
-// "870 J", "8.7 kJ", "1.2 MJ".
-std::string joules_text(Joules energy) {
-  constexpr std::array kUnits{"J", "kJ", "MJ", "GJ"};
-  double value = energy.value();
-  std::size_t unit = 0;
-  for (; std::abs(value) >= 9999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  return fmt::format("{:.{}f} {}", value, unit == 0 || std::abs(value) >= 100 ? 0 : 1,
-                     kUnits[unit]);
 }
 
 // Whole percents, a tenth where the two ends are closer than two of them.
@@ -61,8 +49,8 @@ std::string saving_text(const Saving& saving) {
   if (!share) return {};
   return fmt::format("about {} % ({} of {}, 90 % sure between {})",
                      fixed_text(100 * share->mean, 0),
-                     joules_text(saving.energy_at_highest - saving.energy),
-                     joules_text(saving.energy_at_highest), ends_text(*share));
+                     kwh_text((saving.energy_at_highest - saving.energy).value()),
+                     kwh_text(saving.energy_at_highest.value()), ends_text(*share));
 }
 
 std::string would_save_text(const Saving& saving) {
@@ -70,7 +58,7 @@ std::string would_save_text(const Saving& saving) {
   const auto share = energy_saving(saving);
   if (!share || share->high - share->low <= kFarApart) return saving_text(saving);
   return fmt::format("between {} % of {}: a governed run will tell", ends_text(*share),
-                     joules_text(saving.energy_at_highest));
+                     kwh_text(saving.energy_at_highest.value()));
 }
 
 std::string speed_text(const Saving& saving) {

@@ -38,7 +38,7 @@ KEYS = {
     "datasource": "type uid",
 }
 VARIABLE_TYPES = {"query", "datasource"}
-UNITS = {"none", "watt", "percentunit", "celsius", "hertz", "joule", "s", "bytes"}
+UNITS = {"none", "watt", "percentunit", "celsius", "hertz", "kwatth", "s", "bytes", "binBps"}
 
 
 def dashboards():

@@ -250,6 +250,7 @@ void Fleet::take(const Record& record) {
     *gpu.saving += *record.saving;
   }
   note_modes(gpu, record);
+  follow_promise(gpu, record);
   const GpuRecord each{gpu, record, gpu.last};
   for (const RecordSink& sink : sinks_) sink(each);
   gpu.last = record;
@@ -472,6 +473,7 @@ GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
   const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
   gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
   gpu.governed = false;
+  gpu.promise = {};
   gpu.trouble.reset();
   gpu.lease_again.reset();
   if (!gpu.assigned && !unknown_gpus_.empty()) gpu.trouble = Error{Errc::not_found, unknown_gpus_};

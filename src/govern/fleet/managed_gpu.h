@@ -14,6 +14,7 @@
 #include "govern/actuator.h"
 #include "govern/fleet/assignments.h"
 #include "govern/fleet/open_gpu.h"
+#include "govern/fleet/promise_watch.h"
 
 namespace derate {
 
@@ -41,6 +42,7 @@ struct ManagedGpu {
   std::optional<Instant> lease_again;  // then a lease that another has is tried again
   Leftover leftover;
   std::string promise_from;           // who promised what its work was; empty: its policy
+  PromiseWatch promise;               // whether the promise to its work is kept
   std::optional<Record> last;         // of the last round that ticked it
   std::optional<Saving> saving = {};  // since it was opened, by policies that can tell
   std::optional<Instant> expired_since, reopen_at;  // a GPU that no longer answers

@@ -230,7 +230,7 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   if (any && holds && wanted < asked && !looked)
     return hold({"looking at {0:.0f} MHz", {asked.value()}});
   if (holds && std::abs(std::log(wanted / asked)) < 0.01)
-    return hold({"{0:.0f} MHz keeps the promise", {asked.value()}});
+    return hold({"{0:.0f} MHz: least energy under the promise", {asked.value()}});
   if (asked >= envelope.highest() && awaits_another(estimate.time))
     return ask(envelope.highest(), true,
                {"waiting at {0:.0f} MHz for a phase that is not known", {asked.value()}});

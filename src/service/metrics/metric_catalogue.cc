@@ -73,7 +73,18 @@ const std::optional<Saving>& saving_of(const MetricGpu& gpu) {
   return gpu.totals != nullptr ? gpu.totals->saving : here(gpu).saving;
 }
 
-// Of what was saved: `Share` is performance() or energy_saving().
+std::optional<ShareEstimate> saved_of_all(const MetricGpu& gpu) {
+  const auto& saving = saving_of(gpu);
+  if (!saving) return std::nullopt;
+  const auto used = gpu.totals != nullptr ? gpu.totals->energy : std::nullopt;
+  return saved_share(used.value_or(saving->energy), *saving);
+}
+template <double ShareEstimate::*Which>
+Number saved_ratio(const MetricGpu& gpu) {
+  const auto share = saved_of_all(gpu);
+  return share ? Number((*share).*Which) : std::nullopt;
+}
+
 template <auto Share, double ShareEstimate::*Which>
 Number share_of(const MetricGpu& gpu) {
   const auto& saving = saving_of(gpu);
@@ -85,11 +96,36 @@ Number loss_of(const MetricGpu& gpu) {
   const Number share = share_of<performance, Which>(gpu);
   return share ? Number(1 - *share) : std::nullopt;
 }
-// The joules that a share of what would have been used comes to.
-template <double ShareEstimate::*Which>
+template <Joules EnergyEstimate::*Which>
 Number saved_joules(const MetricGpu& gpu) {
-  const Number share = share_of<energy_saving, Which>(gpu);
-  return share ? Number(saving_of(gpu)->energy.value() * *share / (1 - *share)) : std::nullopt;
+  const auto& saving = saving_of(gpu);
+  const auto saved = saving ? energy_saved(*saving) : std::nullopt;
+  return saved ? Number(((*saved).*Which).value()) : std::nullopt;
+}
+// A sum of the estimate that never goes back.
+template <std::int64_t SavingSums::*Which>
+Number most_saving(const MetricGpu& gpu) {
+  if (gpu.totals == nullptr || !gpu.totals->saving) return std::nullopt;
+  return joules_of(gpu.totals->most_saving.*Which);
+}
+
+void put_promise(const MetricGpu& gpu, MetricSamples& out) {
+  static const std::vector<MetricLabels> kLabels = [] {
+    std::vector<MetricLabels> labels;
+    for (int i = 0; i < kPromiseStates; ++i)
+      labels.push_back(
+          MetricLabels().add("state", label_word(to_string(static_cast<PromiseState>(i)))));
+    return labels;
+  }();
+  const PromiseState now = here(gpu).promise_now.state;
+  if (gpu.here == nullptr || now == PromiseState::none) return;
+  for (int i = 1; i < kPromiseStates; ++i)  // the first is none
+    out.add(kLabels[static_cast<std::size_t>(i)], flag_of(i == static_cast<int>(now)));
+}
+Number below_promise_for(const MetricGpu& gpu) {
+  const PromiseNow& now = here(gpu).promise_now;
+  if (now.state == PromiseState::none || now.state == PromiseState::not_known) return std::nullopt;
+  return now.is_below() ? seconds(now.below) : 0;
 }
 
 void put_policy(const MetricGpu& gpu, MetricSamples& out) {
@@ -184,6 +220,12 @@ constexpr Metric kGpuMetrics[] = {
        if (gpu.here == nullptr) return;
        out.add(
            flag_of(!gpu.here->trouble.empty() || !governed_record(gpu).actuation.error.empty()));
+     }},
+    {{"derate_gpu_needs_attention", Type::gauge, "",
+      "1 while the GPU does not answer, is not governed as it should be, or breaks its promise; "
+      "as `derate status` and the page have it."},
+     [](const MetricGpu& gpu) {
+       return flag_of(gpu.lost || gpu.stuck || (gpu.here && *attention_of(*gpu.here) != '\0'));
      }},
     {{"derate_gpu_power_watts", Type::gauge, "watts", "Power that the board draws."},
      [](const MetricGpu& gpu) {
@@ -346,31 +388,49 @@ constexpr Metric kGpuMetrics[] = {
     {{"derate_gpu_estimated_loss_bound_ratio", Type::gauge, "ratio",
       "What that loss is below with 95 % probability."},
      loss_of<&ShareEstimate::low>},
+    {{"derate_gpu_promise_state", Type::gauge, "",
+      "1 at the state of the promise: kept, below (for less than 30 s), broken, not_known; absent: "
+      "nothing is promised."},
+     put_promise,
+     "state"},
+    {{"derate_gpu_promise_below_seconds", Type::gauge, "seconds",
+      "For how long the promise has been below or broken; 0 while it is kept."},
+     below_promise_for},
     {{"derate_gpu_promise_violations", Type::counter, "",
-      "How often the expected performance fell below the promise; not of dry runs."},
+      "How often the promise began to be broken: below for 30 s."},
      put_count<&GpuTotals::violations>},
     {{"derate_gpu_promise_violation_seconds", Type::counter, "seconds",
-      "Time for which the expected performance was below the promise; not of dry runs."},
-     put_seconds<&GpuTotals::broken>},
+      "Time for which the promise was below or broken; not of dry runs."},
+     put_seconds<&GpuTotals::below_promise>},
     {{"derate_gpu_saved_energy_joules", Type::gauge, "joules",
       "Estimated energy saved since the service began, against the highest clock. A gauge, as what "
       "is believed may be taken back."},
-     saved_joules<&ShareEstimate::mean>},
+     saved_joules<&EnergyEstimate::mean>},
     {{"derate_gpu_saved_energy_low_joules", Type::gauge, "joules",
       "Lower end of its interval of 90 %."},
-     saved_joules<&ShareEstimate::low>},
+     saved_joules<&EnergyEstimate::low>},
     {{"derate_gpu_saved_energy_high_joules", Type::gauge, "joules",
       "Upper end of its interval of 90 %."},
-     saved_joules<&ShareEstimate::high>},
+     saved_joules<&EnergyEstimate::high>},
     {{"derate_gpu_saved_energy_ratio", Type::gauge, "ratio",
-      "The same as a share of what the highest clock would have used."},
-     share_of<energy_saving, &ShareEstimate::mean>},
+      "Saved / (energy of the board + saved), since the service began."},
+     saved_ratio<&ShareEstimate::mean>},
     {{"derate_gpu_saved_energy_low_ratio", Type::gauge, "ratio",
       "Lower end of its interval of 90 %."},
-     share_of<energy_saving, &ShareEstimate::low>},
+     saved_ratio<&ShareEstimate::low>},
     {{"derate_gpu_saved_energy_high_ratio", Type::gauge, "ratio",
       "Upper end of its interval of 90 %."},
-     share_of<energy_saving, &ShareEstimate::high>},
+     saved_ratio<&ShareEstimate::high>},
+    {{"derate_gpu_governed_energy_joules", Type::counter, "joules",
+      "Energy that was used while a saving was estimated. It waits where the estimate takes some "
+      "back, as do the next two."},
+     most_saving<&SavingSums::energy_mj>},
+    {{"derate_gpu_at_highest_clock_energy_joules", Type::counter, "joules",
+      "Estimated energy that the same work would have used at the highest clock."},
+     most_saving<&SavingSums::at_highest_mj>},
+    {{"derate_gpu_at_highest_clock_energy_sd_joules", Type::counter, "joules",
+      "Standard deviation of that: the ends of 90 % are 1.645 of it apart from the estimate."},
+     most_saving<&SavingSums::sd_mj>},
     {{"derate_gpu_writes", Type::counter, "", "Settings written to the GPU by its policy."},
      put_count<&GpuTotals::writes>},
     {{"derate_gpu_failed_writes", Type::counter, "",

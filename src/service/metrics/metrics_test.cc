@@ -218,13 +218,44 @@ TEST(Metrics, AreInBaseUnits) {
   EXPECT_EQ(read.find("derate_process_cpu_seconds_total"), 31.5);
 }
 
+TEST(Metrics, APromiseHasOneState) {
+  Snapshot snapshot = full_snapshot(1, 0);
+  const auto states = [&] {
+    const Exposition read = metrics_of(snapshot);
+    std::string out;
+    const auto at = read.samples.find("derate_gpu_promise_state");
+    if (at == read.samples.end()) return out;
+    for (const auto& sample : at->second)
+      if (sample.value == 1) out += sample.labels.at("state") + " ";
+    return out;
+  };
+  const auto is = [&](PromiseState state, const char* word, std::optional<double> below,
+                      double attention) {
+    snapshot.gpus[0].promise_now = {.state = state, .below = 40s};
+    EXPECT_EQ(states(), word);
+    const Exposition read = metrics_of(snapshot);
+    EXPECT_EQ(read.find("derate_gpu_promise_below_seconds"), below) << word;
+    EXPECT_EQ(read.find("derate_gpu_needs_attention"), attention) << word;
+  };
+  is(PromiseState::kept, "kept ", 0, 0);
+  is(PromiseState::below, "below ", 40, 0);
+  is(PromiseState::broken, "broken ", 40, 1);
+  is(PromiseState::not_known, "not_known ", std::nullopt, 0);
+  is(PromiseState::none, "", std::nullopt, 0);
+}
+
 TEST(Metrics, ASavingHasTheEndsOfItsInterval) {
   const Exposition read = metrics_of(full_snapshot(1, 0));
   const double reach = 1.645 * 5e4;
   EXPECT_NEAR(read.find("derate_gpu_saved_energy_joules").value_or(0), 0.8e6, 1e-3);
   EXPECT_NEAR(read.find("derate_gpu_saved_energy_low_joules").value_or(0), 0.8e6 - reach, 1e-3);
   EXPECT_NEAR(read.find("derate_gpu_saved_energy_high_joules").value_or(0), 0.8e6 + reach, 1e-3);
-  EXPECT_NEAR(read.find("derate_gpu_saved_energy_ratio").value_or(0), 0.8 / 2.9, 1e-9);
+  // Of all energy of the board, of which 2.1 MJ were governed.
+  EXPECT_NEAR(read.find("derate_gpu_saved_energy_ratio").value_or(0), 0.8e6 / (2831204.625 + 0.8e6),
+              1e-9);
+  EXPECT_EQ(read.find("derate_gpu_governed_energy_joules_total"), 2.1e6);
+  EXPECT_EQ(read.find("derate_gpu_at_highest_clock_energy_joules_total"), 2.9e6);
+  EXPECT_EQ(read.find("derate_gpu_at_highest_clock_energy_sd_joules_total"), 5e4);
   EXPECT_NEAR(read.find("derate_gpu_estimated_loss_ratio").value_or(0), 4.0 / 90, 1e-9);
   EXPECT_NEAR(read.find("derate_gpu_estimated_loss_bound_ratio").value_or(0),
               (4.0 + 1.645 * 0.5) / 90, 1e-9);

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "attrib/tick.h"
-#include "service/records/promise_account.h"
 #include "telemetry/energy_meter.h"
 
 namespace derate {
@@ -81,7 +80,7 @@ BoardSeconds::Held BoardSeconds::held_of(const GpuRecord& each) {
                judged.estimated,
                judged.promised};
   out.watts = sound_power(sample);
-  out.broken = judged.estimated && judged.promised && *judged.estimated < *judged.promised;
+  out.broken = each.gpu.promise.now().is_below();
   out.probing = each.gpu.governed && !dry_run && record.decision.probing;
   return out;
 }

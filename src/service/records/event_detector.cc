@@ -78,7 +78,7 @@ void EventDetector::see_governing(const GpuRecord& each, Known& known) {
     fields.emplace_back("source", to_string(now.by->origin));
     add_text(fields, "who", now.by->who);
   }
-  known.promise = {};
+  known.promise_broken = false;
   known.drifts = each.record.actuation.drifts;
   known.yielded = known.write_failed = false;
   if (!now.trouble.empty()) {
@@ -99,22 +99,26 @@ void EventDetector::see_governing(const GpuRecord& each, Known& known) {
   known.governing = std::move(now);
 }
 
+// Broken until it is kept again: what is not known in between is no news.
 void EventDetector::see_promise(const GpuRecord& each, Known& known) {
-  const Record& record = each.record;
-  if (known.time) {
-    const Duration held = std::min(record.time - *known.time, kLongestHeld);
-    if (const auto turned = known.promise.add(known.judged, held)) {
-      EventFields fields{{"performance", share_text(turned->performance)},
-                         {"promise", share_text(turned->promise)},
-                         {"seconds", fmt::format("{:.1f}", seconds(turned->time))}};
-      tell(turned->broken ? EventKind::promise_broken : EventKind::promise_kept, each.gpu.id(),
-           fmt::format("{}: estimated performance {:.3f} over {:.0f} s, promised {:.3f}",
-                       turned->broken ? "breaks its promise" : "keeps its promise again",
-                       turned->performance, seconds(turned->time), turned->promise),
-           std::move(fields));
-    }
-  }
-  known.judged = judged_performance(each.gpu, record);
+  const PromiseNow now = each.gpu.promise.now();
+  const bool broken = now.state == PromiseState::broken;
+  if (broken) known.below = now.below;
+  const bool over = known.promise_broken && now.state == PromiseState::kept;
+  if ((!broken || known.promise_broken) && !over) return;
+  known.promise_broken = broken;
+  EventFields fields{{"performance", share_text(now.performance)},
+                     {"promise", share_text(now.promised)},
+                     {"seconds", fmt::format("{:.1f}", seconds(known.below))}};
+  const double s = seconds(known.below);
+  if (broken)
+    return tell(EventKind::promise_broken, each.gpu.id(),
+                fmt::format("breaks its promise: estimated performance {:.3f} for {:.0f} s, "
+                            "promised {:.3f}",
+                            now.performance, s, now.promised),
+                std::move(fields));
+  tell(EventKind::promise_kept, each.gpu.id(),
+       fmt::format("keeps its promise again, which was broken for {:.0f} s", s), std::move(fields));
 }
 
 // A phase that is named for the first time is news, one that is named no more is not.

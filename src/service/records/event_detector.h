@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "core/event.h"
 #include "govern/fleet/record_sink.h"
-#include "service/records/promise_account.h"
 #include "store/audit.h"
 #include "telemetry/meter_watch.h"
 
@@ -24,8 +23,6 @@ class EventDetector {
   static constexpr Duration kSilentFor = std::chrono::seconds(5);
   static constexpr Duration kHotFor = std::chrono::seconds(1);
   static constexpr Duration kCoolFor = std::chrono::seconds(10);
-  // Between two records what was so is taken to go on for no longer.
-  static constexpr Duration kLongestHeld = std::chrono::seconds(2);
 
   // The longest time between two readings whose energy counters and power are compared.
   void set_max_gap(Duration max_gap);
@@ -51,8 +48,8 @@ class EventDetector {
     std::optional<int> index;
     std::optional<Governing> governing;  // empty: not told yet
     bool given_back = false;             // since then
-    PromiseAccount promise;
-    JudgedPerformance judged;  // by the last record
+    bool promise_broken = false;
+    Duration below{};  // for so long it was then
     std::optional<Instant> time;
     std::string phase;
     std::optional<EnvelopeBound> bound;
@@ -79,7 +76,7 @@ class EventDetector {
 
   const Clock& clock_;
   Emit emit_;
-  Duration max_gap_ = kLongestHeld;
+  Duration max_gap_ = std::chrono::seconds(2);
   std::map<std::string, Known> known_;  // by UUID
 };
 

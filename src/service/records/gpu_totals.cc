@@ -2,16 +2,20 @@
 
 #include <algorithm>
 
-#include "govern/fleet/policy_choice.h"
 #include "policy/registry/registry.h"
 
 namespace derate {
 namespace {
 
-bool breaks_promise(const Record& record, const GoverningNow& now) {
-  const auto& expected = record.decision.expected_performance;
-  return now.governed && !now.dry_run && now.promise && expected &&
-         expected->value() < *now.promise - GpuTotalsMeter::kRounding;
+bool is_below(PromiseState state) {
+  return state == PromiseState::below || state == PromiseState::broken;
+}
+
+// Each is the most that it has been.
+void raise_sums(SavingSums& most, const SavingSums& now) {
+  most.energy_mj = std::max(most.energy_mj, now.energy_mj);
+  most.at_highest_mj = std::max(most.at_highest_mj, now.at_highest_mj);
+  most.sd_mj = std::max(most.sd_mj, now.sd_mj);
 }
 
 }  // namespace
@@ -28,19 +32,20 @@ void GpuTotalsMeter::add(const Record& record, const std::optional<Record>& befo
   if (!before) held_.reset();
   hold_until(record.time);
   totals_.due_within = std::max(max_gap_, 2 * now.tick);
-  const bool was_broken = held_ && held_->broken;
+  const bool was_broken = held_ && held_->promise == PromiseState::broken;
   held_ = {.since = record.time,
            .governed = now.governed,
            .probing = now.governed && record.decision.probing,
            .idle = record.estimate.idle,
-           .broken = breaks_promise(record, now),
+           .promise = now.promise,
            .throttle = record.sample ? record.sample->throttle_reasons.value_or(0) : 0};
-  totals_.violations += held_->broken && !was_broken;
+  totals_.violations += now.promise == PromiseState::broken && !was_broken;
   take_reading(record);
   take_writes(record, before, now.governed);
   if (record.saving && !now.dry_run) {
     if (!totals_.saving) totals_.saving.emplace();
     *totals_.saving += *record.saving;
+    raise_sums(totals_.most_saving, saving_sums(*totals_.saving));
   }
 }
 
@@ -50,7 +55,7 @@ void GpuTotalsMeter::hold_until(Instant time) {
   (held_->governed ? totals_.governed : totals_.observed) += held;
   if (held_->probing) totals_.probing += held;
   if (held_->idle) totals_.idle += held;
-  if (held_->broken) totals_.broken += held;
+  if (is_below(held_->promise)) totals_.below_promise += held;
   if (held_->throttle == 0) return;
   for (std::size_t i = 0; i < kThrottleReasons; ++i)
     if ((held_->throttle & throttle_reasons()[i].bit) != 0) totals_.throttled[i] += held;
@@ -118,11 +123,10 @@ void GpuTotalsTable::take(const GpuRecord& each) {
   auto at = rows_.find(id.uuid);
   if (at == rows_.end()) at = rows_.emplace(id.uuid, Row{id, GpuTotalsMeter(max_gap_)}).first;
   at->second.id = id;  // its number may be another one now
-  GoverningNow now{.governed = each.gpu.governed};
+  GoverningNow now{.governed = each.gpu.governed, .promise = each.gpu.promise.now().state};
   if (const PolicyAssignment* by = each.gpu.policy()) {
     now.dry_run = by->dry_run;
     now.tick = policy_tick(by->policy.params);
-    now.promise = promised_performance(by->policy, each.record.estimate.work);
   }
   at->second.meter.add(each.record, each.before, now);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/record.h"
+#include "govern/fleet/promise_watch.h"
 #include "govern/fleet/record_sink.h"
 #include "telemetry/energy_odometer.h"
 
@@ -25,9 +26,9 @@ struct GpuTotals {
   Duration governed{}, observed{};
   Duration probing{};  // of the governed time
   Duration idle{};     // of both
-  // The policy, not in a dry run, expected less performance than was promised: how long, and how
-  // often that began.
-  Duration broken{};
+  // The promise was below or broken (promise_watch.h): how long, and how often it began to be
+  // broken.
+  Duration below_promise{};
   std::uint64_t violations = 0;
   std::array<Duration, kThrottleReasons> throttled{};  // as throttle_reasons()
   std::uint64_t writes = 0, failed_writes = 0;
@@ -40,6 +41,9 @@ struct GpuTotals {
   // Now: a driver call does not come back; nothing was read for kLostAfter.
   bool stuck = false, lost = false;
   std::optional<Saving> saving;  // not of dry runs; what was believed may be taken back
+  // The most that each energy of `saving` has been: counters do not go back, and wait until the
+  // estimate has come there again.
+  SavingSums most_saving;
 
   std::optional<Instant> sampled;  // when it was last read
   Duration due_within{};           // after its last record another is late
@@ -53,16 +57,14 @@ struct GpuTotals {
 // What a record does not say itself.
 struct GoverningNow {
   bool governed = false, dry_run = false;
-  std::optional<double> promise = {};  // performance
-  Duration tick{};                     // the policy's
+  PromiseState promise = PromiseState::none;
+  Duration tick{};  // the policy's
 };
 
 // Of one GPU.
 class GpuTotalsMeter {
  public:
   static constexpr Duration kLostAfter = std::chrono::seconds(5);
-  // Expected performance below the promise by less is rounding.
-  static constexpr double kRounding = 5e-4;
 
   explicit GpuTotalsMeter(Duration max_gap) : max_gap_(max_gap), odometer_(max_gap) {}
   // A state is held for that long, or for two of the policy's ticks: beyond that it was not seen.
@@ -80,7 +82,8 @@ class GpuTotalsMeter {
 
   struct Held {
     Instant since{};
-    bool governed = false, probing = false, idle = false, broken = false;
+    bool governed = false, probing = false, idle = false;
+    PromiseState promise = PromiseState::none;
     std::uint64_t throttle = 0;
   };
   Duration max_gap_;

@@ -43,7 +43,7 @@ class TotalsRig {
   std::optional<Record> before_;
 };
 
-const GoverningNow kGoverned{.governed = true, .promise = 0.9};
+const GoverningNow kGoverned{.governed = true, .promise = PromiseState::kept};
 
 TEST(GpuTotals, AStateCountsUntilTheNextRecord) {
   TotalsRig rig;
@@ -99,22 +99,34 @@ TEST(GpuTotals, ThrottleSecondsByReason) {
 
 TEST(GpuTotals, APromiseIsBrokenAsOftenAsItBegins) {
   TotalsRig rig;
-  const auto expect = [&](Duration after, double performance, GoverningNow now) {
-    rig.next(after).decision.expected_performance = Fraction(performance);
-    return rig.take(now);
+  const auto expect = [&](PromiseState state) {
+    rig.next(1s);
+    return rig.take({.governed = true, .promise = state}).violations;
   };
-  EXPECT_EQ(expect(0s, 0.91, kGoverned).violations, 0u);
-  EXPECT_EQ(expect(1s, 0.8998, kGoverned).violations, 0u);  // rounding
-  EXPECT_EQ(expect(1s, 0.85, kGoverned).violations, 1u);
-  EXPECT_EQ(expect(1s, 0.86, kGoverned).violations, 1u);
-  EXPECT_EQ(expect(1s, 0.92, kGoverned).violations, 1u);
-  EXPECT_EQ(expect(1s, 0.80, kGoverned).violations, 2u);
-  // What a dry run would break is not broken, nor is it where nothing governs.
-  GoverningNow dry = kGoverned;
-  dry.dry_run = true;
-  EXPECT_EQ(expect(1s, 0.80, dry).violations, 2u);
-  EXPECT_EQ(expect(1s, 0.80, {}).violations, 2u);
-  EXPECT_EQ(rig.meter.totals().broken, Duration(3s));
+  EXPECT_EQ(expect(PromiseState::kept), 0u);
+  EXPECT_EQ(expect(PromiseState::below), 0u);
+  EXPECT_EQ(expect(PromiseState::broken), 1u);
+  EXPECT_EQ(expect(PromiseState::broken), 1u);
+  EXPECT_EQ(expect(PromiseState::not_known), 1u);
+  EXPECT_EQ(expect(PromiseState::broken), 2u);
+  EXPECT_EQ(expect(PromiseState::kept), 2u);
+  EXPECT_EQ(rig.meter.totals().below_promise, Duration(4s));
+}
+
+// Counters wait where an estimate takes some back, and go on when it has come there again.
+TEST(GpuTotals, SumsOfASavingNeverGoBack) {
+  TotalsRig rig;
+  const auto add = [&](double at_highest) {
+    rig.next(1s).saving = Saving{.energy = Joules(80), .energy_at_highest = Joules(at_highest)};
+    return rig.take(kGoverned);
+  };
+  EXPECT_EQ(add(100).most_saving.at_highest_mj, 100'000);
+  const GpuTotals back = add(-30);
+  EXPECT_EQ(back.most_saving.at_highest_mj, 100'000);
+  EXPECT_EQ(back.saving->energy_at_highest, Joules(70));
+  EXPECT_EQ(back.most_saving.energy_mj, 160'000);
+  EXPECT_EQ(add(20).most_saving.at_highest_mj, 100'000);
+  EXPECT_EQ(add(100).most_saving.at_highest_mj, 190'000);
 }
 
 TEST(GpuTotals, LostIsWhatWasNotReadForSomeTimeAndCountsOnce) {
@@ -240,12 +252,13 @@ RC_GTEST_PROP(GpuTotals, NeverGoBack, ()) {
       sample.throttle_reasons = *rc::gen::inRange<std::uint64_t>(0, 512);
       if (*rc::gen::weightedElement<bool>({{1, true}, {9, false}})) rig.reopen();
     }
-    GoverningNow now{.governed = *rc::gen::arbitrary<bool>(), .promise = 0.9};
+    GoverningNow now{.governed = *rc::gen::arbitrary<bool>(),
+                     .promise = static_cast<PromiseState>(*rc::gen::inRange(0, kPromiseStates))};
     const GpuTotals totals = rig.take(now);
     RC_ASSERT(totals.energy.value_or(Joules()) >= before.energy.value_or(Joules()));
     RC_ASSERT(totals.energy.has_value() || !before.energy.has_value());
     for (const auto field : {&GpuTotals::governed, &GpuTotals::observed, &GpuTotals::probing,
-                             &GpuTotals::idle, &GpuTotals::broken})
+                             &GpuTotals::idle, &GpuTotals::below_promise})
       RC_ASSERT((totals.*field) >= (before.*field));
     for (const auto field :
          {&GpuTotals::violations, &GpuTotals::writes, &GpuTotals::drifts, &GpuTotals::reads,

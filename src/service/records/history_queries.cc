@@ -241,6 +241,21 @@ void add_hour(SavingsLineView& line, const SavingsHour& hour) {
   line.saved_sd_joules.push_back(thousandths(hour.saved_sd_mj));
 }
 
+struct UsedAndSaved {
+  std::int64_t energy_mj = 0;
+  SavingSums saving;
+
+  void add(const SavingsHour& hour) {
+    energy_mj += hour.energy_mj;
+    saving.add({hour.saved_of_mj, hour.saved_at_highest_mj, hour.saved_sd_mj});
+  }
+  SavedView view() const {
+    const bool estimated = saving.energy_mj > 0;
+    return saved_view(Joules(thousandths(energy_mj)),
+                      estimated ? std::optional(saving_of(saving)) : std::nullopt);
+  }
+};
+
 WallTime hour_from(WallTime time) { return std::chrono::ceil<hours>(time); }
 
 // What of all the time of the GPUs is known.
@@ -258,6 +273,7 @@ void tell_coverage(SavingsAnswer& out, const std::vector<SavingsHour>& of_gpus,
   out.covered_seconds = thousandths(covered_ms);
   out.possible_seconds = std::max(out.covered_seconds,
                                   std::max(0.0, seconds(time)) * static_cast<double>(gpus.size()));
+  if (out.possible_seconds > 0) out.known_ratio = out.covered_seconds / out.possible_seconds;
 }
 
 // --- why -----------------------------------------------------------------------------------------
@@ -374,9 +390,17 @@ Result<Json> answer_savings(const std::string& file, const SavingsRead& request,
   out.last_unix_seconds = unix_whole(kept.last);
   tell_coverage(out, of_gpus, period, now);
   std::map<std::string, SavingsLineView> lines;
-  for (const SavingsHour& hour : rows) add_hour(lines[hour.key], hour);
+  std::map<std::string, UsedAndSaved> sums;
+  UsedAndSaved total;
+  for (const SavingsHour& hour : rows) {
+    add_hour(lines[hour.key], hour);
+    sums[hour.key].add(hour);
+    total.add(hour);
+  }
+  out.total = total.view();
   for (auto& [key, line] : lines) {
     line.key = key;
+    line.sum = sums[key].view();
     if (by == SavingsBy::gpu) line.index = index_of(known, key);
     out.lines.push_back(std::move(line));
   }

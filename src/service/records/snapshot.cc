@@ -22,6 +22,7 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
     out.promise = promised_performance(by->policy, gpu.last->estimate.work);
     if (!by->policy.info->as_published) out.promise_from = gpu.promise_from;
   }
+  out.promise_now = gpu.promise.now();
   out.saving = gpu.saving;
   if (gpu.trouble)
     out.trouble = gpu.trouble->message;
@@ -33,6 +34,63 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
     out.assigned = GpuSnapshot::Assigned{by->origin, by->who, by->why, by->until};
   out.bounds = std::move(bounds);
   return out;
+}
+
+namespace {
+
+struct Used {
+  Joules energy{};
+  std::optional<Saving> saving;
+};
+
+// A dry run saves nothing.
+std::optional<Used> used_by(const GpuSnapshot& gpu) {
+  if (gpu.totals) {
+    if (!gpu.totals->energy && !gpu.totals->saving) return std::nullopt;
+    return Used{gpu.totals->energy.value_or(Joules()), gpu.totals->saving};
+  }
+  if (!gpu.saving || gpu.dry_run) return std::nullopt;
+  return Used{gpu.saving->energy, gpu.saving};
+}
+
+SavedView view_of(const Used& used, const std::optional<WallTime>& since) {
+  SavedView out = saved_view(used.energy, used.saving);
+  if (since)
+    out.since_unix_seconds =
+        std::chrono::floor<std::chrono::seconds>(*since).time_since_epoch().count();
+  return out;
+}
+
+}  // namespace
+
+const char* attention_of(const GpuSnapshot& gpu) {
+  const bool silent =
+      gpu.totals ? gpu.totals->lost || gpu.totals->stuck : !gpu.record.sample.has_value();
+  if (silent) return "does not answer";
+  if (gpu.trouble.starts_with("not governed")) return "not governed";
+  const bool fails = !gpu.policy.empty() && !gpu.record.actuation.error.empty();
+  if (!gpu.trouble.empty() || fails) return "needs attention";
+  return gpu.promise_now.state == PromiseState::broken ? "below its promise" : "";
+}
+
+std::optional<SavedView> saved_by(const GpuSnapshot& gpu) {
+  const auto used = used_by(gpu);
+  return used ? std::optional(view_of(*used, gpu.began)) : std::nullopt;
+}
+
+std::optional<SavedView> saved_by(const std::vector<GpuSnapshot>& gpus) {
+  std::optional<Used> all;
+  std::optional<WallTime> since;
+  for (const GpuSnapshot& gpu : gpus) {
+    const auto used = used_by(gpu);
+    if (!used) continue;
+    if (!all) all.emplace();
+    // Each takes at least what its own saving is of, as saved_share() has it.
+    all->energy += std::max(used->energy, used->saving ? used->saving->energy : Joules());
+    if (used->saving) all->saving = all->saving.value_or(Saving{}) += *used->saving;
+    if (gpu.began) since = since ? std::min(*since, *gpu.began) : gpu.began;
+  }
+  return all ? std::optional(view_of(*all, since)) : std::nullopt;
 }
 
 std::optional<Instant> last_sampled(const GpuSnapshot& gpu) {
@@ -83,6 +141,16 @@ std::string driver_reason(const Sample& sample) {
 }
 
 namespace {
+
+// The promise as a word, while something is promised.
+void put_promise(Json& json, const GpuSnapshot& gpu) {
+  if (gpu.promise) json["promised_performance_ratio"] = *gpu.promise;
+  if (gpu.promise && !gpu.promise_from.empty()) json["promise_from"] = gpu.promise_from;
+  const PromiseNow& now = gpu.promise_now;
+  if (now.state == PromiseState::none) return;
+  json["promise"] = to_string(now.state);
+  if (now.is_below()) json["promise_below_seconds"] = seconds(now.below);
+}
 
 template <class Q>
 void put(Json& json, const char* key, const std::optional<Q>& quantity) {
@@ -168,8 +236,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
     if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
     if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
     put(json, "expected_performance_ratio", record.decision.expected_performance);
-    if (gpu.promise) json["promised_performance_ratio"] = *gpu.promise;
-    if (gpu.promise && !gpu.promise_from.empty()) json["promise_from"] = gpu.promise_from;
+    put_promise(json, gpu);
   }
   if (record.sample) {
     put(json, "sm_clock_mhz", record.sample->sm_clock);
@@ -182,6 +249,9 @@ Json gpu_json(const GpuSnapshot& gpu) {
   }
   if (gpu.saving)
     if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
+  if (const auto saved = saved_by(gpu)) json["saved"] = saved_json(*saved);
+  if (const std::string attention = attention_of(gpu); !attention.empty())
+    json["attention"] = attention;
   put(json, "highest_sm_clock_mhz", gpu.highest_clock);
   put(json, "factory_power_limit_watts", gpu.factory_power_limit);
   if (record.sample) put_modes(json, *record.sample);
@@ -206,6 +276,7 @@ Json snapshot_json(const Snapshot& snapshot) {
                   {"malformed", snapshot.beats.malformed},
                   {"too_many", snapshot.beats.too_many},
                   {"unplaced", snapshot.beats.unplaced}};
+  if (const auto saved = saved_by(snapshot.gpus)) out["saved"] = saved_json(*saved);
   out["gpus"] = Json::array();
   for (const GpuSnapshot& gpu : snapshot.gpus) {
     Json json = gpu_json(gpu);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/saved_view.h"
 #include "attrib/gpu_attribution.h"
 #include "core/record.h"
 #include "govern/fleet/envelope_bounds.h"
@@ -34,6 +35,7 @@ struct GpuSnapshot {
   std::optional<Watts> factory_power_limit;  // the driver's default
   std::optional<double> promise;             // performance; empty: none
   std::string promise_from;                  // empty: the policy's own
+  PromiseNow promise_now;                    // whether it is kept
   std::optional<Saving> saving;              // since the GPU was opened; empty: not known
   std::string trouble;  // why it is not governed, or not restored; empty: nothing
   // Who says what it is governed by; empty: nobody.
@@ -45,6 +47,7 @@ struct GpuSnapshot {
   std::optional<Assigned> assigned;
   std::vector<EnvelopeBound> bounds;  // of its clocks, the lowest first: that one counts
   std::optional<GpuTotals> totals;    // since the program began; empty: they are not kept
+  std::optional<WallTime> began;      // then
 };
 
 // A GPU that was open before and is not now: the service is paused, or it has not come back.
@@ -69,6 +72,17 @@ struct Snapshot {
   std::optional<HistoryFigures> history;  // empty: none is kept
   std::string trouble = {};               // a sentence about the whole service; empty: none
 };
+
+// The word that an operator should read first: "does not answer", "not governed", "needs
+// attention", "below its promise"; empty: nothing. A single failed reading is nothing where totals
+// are kept.
+const char* attention_of(const GpuSnapshot& gpu);
+
+// Energy used and saved since the program began, or, where no totals are kept, since the GPU was
+// opened; empty: not known.
+std::optional<SavedView> saved_by(const GpuSnapshot& gpu);
+// Of all of these together; empty: of none it is known.
+std::optional<SavedView> saved_by(const std::vector<GpuSnapshot>& gpus);
 
 // When the GPU was last read; empty: never, as far as is known.
 std::optional<Instant> last_sampled(const GpuSnapshot& gpu);

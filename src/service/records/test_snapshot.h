@@ -42,7 +42,7 @@ inline GpuTotals full_totals(const Sample& sample) {
   out.observed = std::chrono::minutes(30);
   out.probing = std::chrono::milliseconds(41200);
   out.idle = std::chrono::minutes(7);
-  out.broken = std::chrono::milliseconds(1300);
+  out.below_promise = std::chrono::milliseconds(1300);
   out.violations = 2;
   out.throttled[2] = std::chrono::seconds(77);
   out.writes = 210;
@@ -57,6 +57,7 @@ inline GpuTotals full_totals(const Sample& sample) {
                       .time = std::chrono::minutes(90),
                       .time_at_highest = std::chrono::minutes(86),
                       .time_sd = std::chrono::seconds(30)};
+  out.most_saving = saving_sums(*out.saving);
   out.sampled = out.activity_read = out.processes_read = sample.time;
   out.due_within = std::chrono::seconds(2);
   out.activity = sample.activity;
@@ -82,6 +83,7 @@ inline GpuSnapshot full_gpu(int index) {
   out.highest_clock = Megahertz(1980);
   out.factory_power_limit = Watts(700);
   out.promise = 0.9;
+  out.promise_now = {.state = PromiseState::kept, .performance = 0.931, .promised = 0.9};
   out.assigned = GpuSnapshot::Assigned{origins::command, "uid 7", "policy set", {}};
   out.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .most = 1800});
   out.totals = full_totals(*out.record.sample);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "core/gpu_selection.h"
+#include "govern/fleet/promise_watch.h"
 #include "service/answers/number.h"
 
 namespace derate {
@@ -41,7 +42,8 @@ AllocationGpuView view_of(const Allocation& allocation, const AllocatedGpu& gpu,
   out.estimated_seconds = seconds(figures.time);
   out.expected_performance_ratio = number(figures.expected_performance);
   if (out.expected_performance_ratio && out.promised_performance_ratio)
-    out.promise_kept = *out.expected_performance_ratio >= *out.promised_performance_ratio;
+    out.promise_kept =
+        *out.expected_performance_ratio >= *out.promised_performance_ratio - PromiseWatch::kGrace;
   if (!figures.saving) return out;
   out.saved_joules = (figures.saving->energy_at_highest - figures.saving->energy).value();
   out.saved_sd_joules = figures.saving->energy_sd.value();

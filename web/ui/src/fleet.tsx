@@ -1,8 +1,7 @@
 // The fleet at a glance: one tile a GPU.
 import type { Gpu, Savings, Status } from "./types";
 import {
-  chip, energy, gpuName, isBelow, judge, megahertz, needsAttention, percent, savedShare, savedSince, unknown,
-  watts, why,
+  chip, energy, gpuName, judge, megahertz, needsAttention, percent, promises, unknown, watts, why,
 } from "./words";
 
 function Bar({ share, label }: { share?: number; label: string }) {
@@ -17,7 +16,7 @@ function Bar({ share, label }: { share?: number; label: string }) {
 
 function Tile({ gpu, savings }: { gpu: Gpu; savings?: Savings }) {
   const judgement = judge(gpu);
-  const share = savings && savedShare(savedSince(savings, 0, gpu.uuid));
+  const share = savings?.lines.find((line) => line.key === gpu.uuid)?.sum.energy_saving_ratio;
   const limit = gpu.factory_power_limit_watts;
   return (
     <li>
@@ -52,11 +51,9 @@ function Headline({ status, savings }: { status: Status; savings?: Savings }) {
   const { gpus } = status;
   const power = gpus.reduce((sum, gpu) => sum + (gpu.power_watts ?? 0), 0);
   const attention = gpus.filter(needsAttention);
-  const promised = gpus.filter((gpu) => gpu.promised_performance_ratio != null && !gpu.error);
-  const below = promised.filter(isBelow);
-  // One that is lost, or not governed as it is to be, is not known to keep anything.
-  const doubtful = gpus.filter((gpu) => gpu.error || gpu.trouble).length;
-  const today = savings && savedSince(savings, 0);
+  const broken = gpus.some((gpu) => gpu.promise === "broken");
+  const kept = gpus.some((gpu) => gpu.promise) && gpus.every((gpu) => !gpu.promise || gpu.promise === "kept");
+  const today = savings?.total;
   return (
     <dl class="headline">
       <div class={attention.length > 0 ? "bad" : "good"}>
@@ -68,21 +65,16 @@ function Headline({ status, savings }: { status: Status; savings?: Savings }) {
                 (attention.length > 4 ? ` and ${attention.length - 4} more` : "")}
         </dd>
       </div>
-      <div class={below.length > 0 ? "bad" : promised.length > 0 && doubtful === 0 ? "good" : ""}>
+      <div class={broken ? "bad" : kept ? "good" : ""}>
         <dt>Promises of performance</dt>
-        <dd>
-          {promised.length === 0 ? "none given"
-            : below.length > 0 ? `${below.length} of ${promised.length} not kept now`
-              : doubtful > 0 ? `${promised.length} kept, ${doubtful} not known`
-                : promised.length === 1 ? "the one kept" : `all ${promised.length} kept`}
-        </dd>
+        <dd>{promises(gpus)}</dd>
       </div>
       <div>
         <dt>Saved today (estimated)</dt>
         <dd>
-          {!today ? unknown : today.of > 0 ? energy(today.saved) : "nothing yet"}
-          {today && today.of > 0 && (
-            <span class="dim"> ({percent(savedShare(today), 1)})</span>
+          {!today ? unknown : today.saved_joules != null ? energy(today.saved_joules) : "nothing yet"}
+          {today?.energy_saving_ratio != null && (
+            <span class="dim"> ({percent(today.energy_saving_ratio, 1)})</span>
           )}
         </dd>
       </div>

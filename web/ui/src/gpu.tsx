@@ -88,15 +88,15 @@ function Now({ gpu }: { gpu: Gpu }) {
           <span class="dim">
             {gpu.promised_performance_ratio == null
               ? "nothing promised"
-              : `estimated; promised ${percent(gpu.promised_performance_ratio, 1)}`}
+              : `estimated; promised ${percent(gpu.promised_performance_ratio, 1)}${gpu.promise ? `: ${gpu.promise}` : ""}`}
           </span>
         </Fact>
-        <Fact name="Saving">
-          {percent(gpu.saving?.energy_saving_ratio, 1)}{" "}
-          {gpu.saving?.energy_saving_low_ratio != null && (
+        <Fact name="Saved">
+          {percent(gpu.saved?.energy_saving_ratio, 1)}{" "}
+          {gpu.saved?.energy_saving_low_ratio != null && (
             <span class="dim">
-              90 % sure {percent(gpu.saving.energy_saving_low_ratio, 1)} to{" "}
-              {percent(gpu.saving.energy_saving_high_ratio, 1)}
+              since {dayTime(gpu.saved.since_unix_seconds ?? 0)}, 90 % sure{" "}
+              {percent(gpu.saved.energy_saving_low_ratio, 1)} to {percent(gpu.saved.energy_saving_high_ratio, 1)}
             </span>
           )}
         </Fact>

@@ -77,7 +77,7 @@ function Told({ forecast }: { forecast: Forecast }) {
         <dd>{megahertz(forecast.clock_mhz)}</dd>
       </div>
       <div class="saves">
-        <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Energy saved</dt>
+        <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Energy saved, expected from now on</dt>
         <dd>{percent(forecast.saving_ratio, 1)} <span class="dim">{sure(forecast.saving_low_ratio, forecast.saving_high_ratio)}</span></dd>
       </div>
       <div class="loses">

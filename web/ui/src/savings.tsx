@@ -1,8 +1,8 @@
 // What was used and saved: today, this week, this month.
 import { useState } from "preact/hooks";
 import { useAsked } from "./live";
-import type { Savings, Setting } from "./types";
-import { dayTime, energy, percent, savedShare, savedSince, unknown } from "./words";
+import type { Maybe, Savings, Setting } from "./types";
+import { dayTime, energy, percent, unknown } from "./words";
 
 const kDays = [
   { name: "today", days: 1 },
@@ -24,54 +24,86 @@ function useSetting(settings: Setting[] | undefined, key: string): [string, (val
   return [typed ?? said.replace(/^"|"$/g, ""), setTyped];
 }
 
-function times(joules: number, per: string, unit: string, scale = 1): string {
-  const each = Number(per);
-  if (per === "" || !Number.isFinite(each)) return unknown;
-  return `${((joules / 3.6e6) * each / scale).toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}`;
+/** "0,31" is 0.31. Undefined: no number, or one below 0. */
+export function price(typed: string): number | undefined {
+  const value = Number(typed.trim().replace(",", "."));
+  return typed.trim() === "" || !Number.isFinite(value) || value < 0 ? undefined : value;
+}
+
+/** Three digits that tell something: 0.00124, 1.24, 124. */
+const digits = (value: number) =>
+  value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) >= 1000 ? 6 : 3 });
+
+function money(joules: Maybe<number>, each: number | undefined, currency: string): string {
+  if (joules == null || each === undefined) return unknown;
+  return `${digits((joules / 3.6e6) * each)} ${currency}`;
+}
+function mass(joules: Maybe<number>, each: number | undefined): string {
+  if (joules == null || each === undefined) return unknown;
+  const grams = (joules / 3.6e6) * each;
+  return Math.abs(grams) >= 1000 ? `${digits(grams / 1000)} kg` : `${digits(grams)} g`;
+}
+
+const path = (days: number) => `savings?by=gpu&from=${encodeURIComponent("@" + midnight(days - 1))}`;
+
+function PriceField({ label, typed, set }: { label: string; typed: string; set: (value: string) => void }) {
+  const wrong = typed.trim() !== "" && price(typed) === undefined;
+  return (
+    <label>
+      {label} <input inputMode="decimal" size={6} value={typed} aria-invalid={wrong} onInput={(e) => set(e.currentTarget.value)} />
+      {wrong && <span class="bad"> not a price</span>}
+    </label>
+  );
 }
 
 export function SavingsView() {
   const settings = useAsked<{ settings: Setting[] }>("config-show", 60_000).value?.settings;
-  const [price, setPrice] = useSetting(settings, "price_per_kwh");
+  const [priceTyped, setPrice] = useSetting(settings, "price_per_kwh");
   const [currency, setCurrency] = useSetting(settings, "currency");
-  const [co2, setCo2] = useSetting(settings, "co2_g_per_kwh");
-  const asked = useAsked<Savings>(`savings?by=gpu&from=${encodeURIComponent("@" + midnight(29))}`, 60_000);
-  if (asked.error && !asked.value) return <p class="empty">{asked.error.message}</p>;
-  if (!asked.value) return <p class="empty">Reading the history…</p>;
-  const savings = asked.value;
+  const [co2Typed, setCo2] = useSetting(settings, "co2_g_per_kwh");
+  const periods = kDays.map((each) => useAsked<Savings>(path(each.days), 60_000));
+  const month = periods[kDays.length - 1]!;
+  if (month.error && !month.value) return <p class="empty">{month.error.message}</p>;
+  if (!month.value) return <p class="empty">Reading the history…</p>;
+  const savings = month.value;
+  const each = price(priceTyped), grams = price(co2Typed);
   return (
     <>
       <h1>Savings</h1>
       <p class="dim">
         Estimated by each policy's own curves, against the highest clock; 90 % sure between the two
-        ends. {savings.first_unix_seconds ? `Kept since ${dayTime(savings.first_unix_seconds)}.` : ""}
+        ends. "Of all" is saved / (used + saved): energy that was only observed has saved nothing. Energy is of GPU
+        boards only, without processors, memory and cooling.{" "}
+        {savings.first_unix_seconds ? `Kept since ${dayTime(savings.first_unix_seconds)}.` : ""}
       </p>
       <form class="prices" onSubmit={(event) => event.preventDefault()}>
-        <label>Price of a kWh <input inputMode="decimal" size={6} value={price} onInput={(e) => setPrice(e.currentTarget.value)} /></label>
+        <PriceField label="Price of a kWh" typed={priceTyped} set={setPrice} />
         <label>Currency <input size={5} value={currency} onInput={(e) => setCurrency(e.currentTarget.value)} /></label>
-        <label>g of CO₂ a kWh <input inputMode="decimal" size={6} value={co2} onInput={(e) => setCo2(e.currentTarget.value)} /></label>
+        <PriceField label="g of CO₂ a kWh" typed={co2Typed} set={setCo2} />
       </form>
       <div class="scroll" tabIndex={0} role="region" aria-label="savings">
         <table class="savings">
           <thead>
             <tr>
-              <th scope="col">time</th><th scope="col">used</th><th scope="col">saved</th><th scope="col">of</th>
-              <th scope="col">90 % sure between</th><th scope="col">money saved</th><th scope="col">CO₂ saved</th>
+              <th scope="col">time</th><th scope="col">known for</th><th scope="col">used</th>
+              <th scope="col">saved</th><th scope="col">of all</th><th scope="col">90 % sure between</th>
+              <th scope="col">of governed</th><th scope="col">money saved</th><th scope="col">CO₂ saved</th>
             </tr>
           </thead>
           <tbody>
-            {kDays.map((each) => {
-              const sum = savedSince(savings, midnight(each.days - 1));
-              const known = sum.of > 0;
+            {kDays.map((period, i) => {
+              const told = periods[i]!.value, sum = told?.total;
               return (
-                <tr key={each.name}>
-                  <th scope="row">{each.name}</th>
-                  <td>{energy(sum.used)}</td>
-                  <td><b>{known ? energy(sum.saved) : unknown}</b></td>
-                  <td>{known ? percent(savedShare(sum), 1) : unknown}</td>
-                  <td>{known ? `${energy(sum.low)} and ${energy(sum.high)}` : unknown}</td>
-                  <td>{known ? times(sum.saved, price, currency) : unknown}</td>
-                  <td>{known ? times(sum.saved, co2, "kg", 1000) : unknown}</td>
+                <tr key={period.name}>
+                  <th scope="row">{period.name}</th>
+                  <td>{percent(told?.known_ratio, 1)}</td>
+                  <td>{energy(sum?.energy_joules)}</td>
+                  <td><b>{energy(sum?.saved_joules)}</b></td>
+                  <td>{percent(sum?.energy_saving_ratio, 1)}</td>
+                  <td>{sum?.saved_low_joules != null ? `${energy(sum.saved_low_joules)} and ${energy(sum.saved_high_joules)}` : unknown}</td>
+                  <td>{energy(sum?.governed_joules)}</td>
+                  <td>{money(sum?.saved_joules, each, currency)}</td>
+                  <td>{mass(sum?.saved_joules, grams)}</td>
                 </tr>
               );
             })}
@@ -82,20 +114,21 @@ export function SavingsView() {
       <div class="scroll" tabIndex={0} role="region" aria-label="savings by GPU">
         <table class="savings">
           <thead>
-            <tr><th scope="col">GPU</th><th scope="col">used</th><th scope="col">saved</th><th scope="col">of</th></tr>
+            <tr>
+              <th scope="col">GPU</th><th scope="col">used</th><th scope="col">saved</th><th scope="col">of all</th>
+              <th scope="col">of governed</th>
+            </tr>
           </thead>
           <tbody>
-            {[...savings.lines].sort((a, b) => (a.index ?? 1e9) - (b.index ?? 1e9)).map((line) => {
-              const sum = savedSince(savings, 0, line.key);
-              return (
-                <tr key={line.key}>
-                  <th scope="row">{line.index != null ? `GPU ${line.index}` : line.key}</th>
-                  <td>{energy(sum.used)}</td>
-                  <td>{sum.of > 0 ? energy(sum.saved) : unknown}</td>
-                  <td>{sum.of > 0 ? percent(savedShare(sum), 1) : unknown}</td>
-                </tr>
-              );
-            })}
+            {[...savings.lines].sort((a, b) => (a.index ?? 1e9) - (b.index ?? 1e9)).map((line) => (
+              <tr key={line.key}>
+                <th scope="row">{line.index != null ? `GPU ${line.index}` : line.key}</th>
+                <td>{energy(line.sum.energy_joules)}</td>
+                <td>{energy(line.sum.saved_joules)}</td>
+                <td>{percent(line.sum.energy_saving_ratio, 1)}</td>
+                <td>{energy(line.sum.governed_joules)}</td>
+              </tr>
+            ))}
           </tbody>
         </table>
       </div>

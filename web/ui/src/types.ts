@@ -1,12 +1,18 @@
 // Answers of derated (docs/api.md); what is not known is absent or null.
-type Maybe<T> = T | null | undefined;
+export type Maybe<T> = T | null | undefined;
 
-export interface Saving {
-  energy_joules: number;
-  energy_saving_ratio?: number;
-  energy_saving_low_ratio?: number;
-  energy_saving_high_ratio?: number;
-  performance_ratio?: number;
+/** Used and saved, as derated reckons it: the page adds nothing up. */
+export interface Saved {
+  since_unix_seconds?: number;
+  energy_joules: number; // all that was used
+  governed_joules: number; // of it, while a saving was estimated
+  saved_joules?: Maybe<number>;
+  saved_low_joules?: Maybe<number>; // of 90 %
+  saved_high_joules?: Maybe<number>;
+  energy_saving_ratio?: Maybe<number>; // saved / (all that was used + saved)
+  energy_saving_low_ratio?: Maybe<number>;
+  energy_saving_high_ratio?: Maybe<number>;
+  governed_saving_ratio?: Maybe<number>; // of the governed part alone
 }
 export interface Tenant {
   key: string;
@@ -43,7 +49,10 @@ export interface Gpu {
   temperature_celsius?: number;
   expected_performance_ratio?: number;
   promised_performance_ratio?: number;
-  saving?: Saving;
+  promise?: "kept" | "below" | "broken" | "not known"; // absent: nothing is promised
+  promise_below_seconds?: number;
+  attention?: string; // what an operator should know first; absent: nothing
+  saved?: Saved;
   work?: string;
   assigned?: { by: string; who?: string };
   attribution?: { unallocated_watts?: number; energy_joules: number; tenants: Tenant[] };
@@ -106,18 +115,14 @@ export interface DerateEvent {
 export interface SavingsLine {
   key: string;
   index?: number;
-  hour_unix_seconds: number[];
-  energy_joules: number[];
-  saved_of_joules: number[];
-  saved_at_highest_joules: number[];
-  saved_sd_joules: number[];
+  sum: Saved;
 }
 export interface Savings {
   from_unix_seconds: number;
   to_unix_seconds: number;
   first_unix_seconds?: number;
-  covered_seconds: number;
-  possible_seconds: number;
+  known_ratio?: Maybe<number>; // of the time of these GPUs
+  total: Saved;
   lines: SavingsLine[];
 }
 export type Column = Maybe<Maybe<number>[]>;

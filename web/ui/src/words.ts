@@ -1,5 +1,5 @@
 // Figures and judgements as words.
-import type { DerateEvent, Gpu, Savings } from "./types";
+import type { DerateEvent, Gpu } from "./types";
 
 // A formatter is dear to make: 64 GPUs' figures are written anew each second.
 const kNumbers = [0, 1, 2].map((digits) =>
@@ -43,65 +43,40 @@ export interface Judgement {
   words: string; // five words or so
 }
 
-const kBelow = 0.005; // of an estimate that is at the promise
+const seconds = (value?: number) => (value == null ? unknown : `${number(value, 0)}\u00a0s`);
 
-/** What an operator should know of it first. */
+/** What an operator should know of it first, by derated's own judgement (promise, attention). */
 export function judge(gpu: Gpu): Judgement {
-  if (gpu.error) return { level: "bad", mark: "✕", words: "does not answer" };
-  if (gpu.trouble)
+  const expected = percent(gpu.expected_performance_ratio), promised = percent(gpu.promised_performance_ratio);
+  if (gpu.promise === "broken" && gpu.attention === "below its promise")
     return {
-      level: "bad", mark: "!",
-      words: gpu.trouble.startsWith("not governed") ? "not governed" : "needs attention",
+      level: "warn", mark: "▼",
+      words: `at ${expected}, promised ${promised}, for ${seconds(gpu.promise_below_seconds)}`,
     };
-  const expected = gpu.expected_performance_ratio, promised = gpu.promised_performance_ratio;
-  if (expected != null && promised != null && expected < promised - kBelow)
-    return { level: "warn", mark: "▼", words: `at ${percent(expected)}, promised ${percent(promised)}` };
+  if (gpu.attention)
+    return { level: "bad", mark: gpu.attention === "does not answer" ? "✕" : "!", words: gpu.attention };
   if (!gpu.policy) return { level: "idle", mark: "○", words: "only observed" };
+  if (gpu.promise === "below")
+    return { level: "idle", mark: "▽", words: `below its promise for ${seconds(gpu.promise_below_seconds)}` };
   if (gpu.rule === "idle" || gpu.gpu_utilisation_ratio === 0)
     return { level: "idle", mark: "○", words: "idle" };
-  if (promised != null) return { level: "good", mark: "✓", words: "keeps its promise" };
-  return { level: "good", mark: "✓", words: "governed, promises nothing" };
+  if (gpu.promise === "not known") return { level: "idle", mark: "?", words: "promise not known" };
+  if (gpu.promise === "kept") return { level: "good", mark: "✓", words: "keeps its promise" };
+  return { level: "good", mark: "✓", words: gpu.dry_run ? "dry run" : "governed, promises nothing" };
 }
 
-export const isBelow = (gpu: Gpu) => judge(gpu).level === "warn";
-export const needsAttention = (gpu: Gpu) => ["bad", "warn"].includes(judge(gpu).level);
+export const needsAttention = (gpu: Gpu) => gpu.attention !== undefined;
+
+/** "4 kept, 1 broken, 1 not known": each GPU that promises something once. */
+export function promises(gpus: Gpu[]): string {
+  const states = ["kept", "below", "broken", "not known"] as const;
+  const counts = states.map((state) => [gpus.filter((gpu) => gpu.promise === state).length, state] as const);
+  return counts.filter(([count]) => count > 0).map(([count, state]) => `${count} ${state}`).join(", ") || "none given";
+}
 
 /** Why its clock is what it is, without what only a log needs. */
 export const why = (gpu: Gpu) =>
   (gpu.error ?? gpu.trouble ?? gpu.reason ?? unknown).replace(/^not governed: /, "");
-
-// --- savings -------------------------------------------------------------------------------------
-
-export interface Saved {
-  used: number; // joules
-  saved: number;
-  low: number; // of 90 %
-  high: number;
-  of: number; // what the estimate is of
-}
-
-const kSd90 = 1.645;
-
-/** Sums of the hours that begin at or after that time. */
-export function savedSince(savings: Savings, since: number, gpu?: string): Saved {
-  let used = 0, of = 0, highest = 0, sd = 0;
-  for (const line of savings.lines) {
-    if (gpu !== undefined && line.key !== gpu) continue;
-    line.hour_unix_seconds.forEach((hour, i) => {
-      if (hour < since) return;
-      used += line.energy_joules[i] ?? 0;
-      of += line.saved_of_joules[i] ?? 0;
-      highest += line.saved_at_highest_joules[i] ?? 0;
-      sd += line.saved_sd_joules[i] ?? 0; // curves err alike from hour to hour: docs/saving.md
-    });
-  }
-  const saved = highest - of;
-  return { used, saved, low: saved - kSd90 * sd, high: saved + kSd90 * sd, of };
-}
-
-/** Of what would have been used at the highest clock. */
-export const savedShare = (saved: Saved) =>
-  saved.of + saved.saved > 0 ? saved.saved / (saved.of + saved.saved) : undefined;
 
 export const severityMark = (event: DerateEvent) =>
   ({ error: "✕", warning: "!", info: "·" })[event.severity];
