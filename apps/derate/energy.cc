@@ -17,8 +17,7 @@
 #include "energy_view.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
-#include "service/answers/energy_service.h"
-#include "service/answers/request_lines.h"
+#include "service/answers/command_windows.h"
 #include "service/transport/listen.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
@@ -37,9 +36,8 @@ class Measuring {
   Measuring(const EnergyOptions& options, OpenGpus gpus)
       : options_(options),
         gpus_(std::move(gpus)),
-        service_(
-            clock_, clients_,
-            std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
+        programs_(clock_, std::max<Duration>(std::chrono::seconds(2),
+                                             from_seconds(2 * options.interval_s))) {
     std::vector<GpuId> ids;
     for (const OpenGpu& gpu : gpus_.gpus) ids.push_back(gpu.source->capability().id);
     service_.here(ids);
@@ -61,7 +59,7 @@ class Measuring {
 
   SystemClock& clock() { return clock_; }
   OpenGpus& gpus() { return gpus_; }
-  const ControlServer* programs() const { return programs_.get(); }
+  const CommandWindows& programs() const { return programs_; }
   EnergyAccount account() const;
 
  private:
@@ -75,10 +73,8 @@ class Measuring {
   const EnergyOptions& options_;
   SystemClock clock_;
   OpenGpus gpus_;
-  CommandRouter clients_;
-  RequestLines lines_{clients_};
-  EnergyService service_;
-  std::unique_ptr<ControlServer> programs_;  // null: none can be heard
+  CommandWindows programs_;
+  EnergyService& service_ = programs_.service();
   std::optional<TextFile> log_file_;
   bool log_failed_ = false;
   std::vector<Failed> failed_;  // readings of each GPU
@@ -87,10 +83,9 @@ class Measuring {
   WindowSums windows_;
 };
 
-Result<std::unique_ptr<ControlServer>> client_server(Clock& clock) {
+Result<void> open_socket(CommandWindows& programs, Clock& clock) {
   TRY(make_run_directory());
-  return ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock,
-                               Audience::everyone);
+  return programs.open(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock);
 }
 
 Result<void> Measuring::prepare() {
@@ -100,10 +95,8 @@ Result<void> Measuring::prepare() {
     TRY(log_file_->write(energy_log_heading(service_.gpus()) + "\n"));
   }
   if (options_.command.empty()) return {};
-  if (auto server = client_server(clock_); server.ok())
-    programs_ = *std::move(server);
-  else
-    warn("derate: no windows of the command's: {}\n", server.error().message);
+  if (const auto opened = open_socket(programs_, clock_); !opened.ok())
+    warn("derate: no windows of the command's: {}\n", opened.error().message);
   return {};
 }
 
@@ -137,10 +130,8 @@ void Measuring::read(bool exact) {
 
 // Who begins or ends a window has the counter read for it at once.
 void Measuring::serve() {
-  lines_.serve(*programs_);
-  if (!service_.take_wanted().empty()) read(true);
-  service_.settle();
-  lines_.answer_late(*programs_);
+  if (!programs_.listen().empty()) read(true);
+  programs_.answer();
 }
 
 void Measuring::begin() {
@@ -156,9 +147,9 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
   if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
   const Instant until = std::min(next_, at_the_latest);
   std::vector<PollSource> sources{signal_source()};
-  if (programs_ != nullptr) sources.push_back({programs_->fd(), [this] { serve(); }});
+  if (programs_.is_open()) sources.push_back({programs_.fd(), [this] { serve(); }});
   const bool whole = listen_until(sources, clock_, until);
-  if (programs_ != nullptr) serve();  // ends that nothing has settled
+  if (programs_.is_open()) serve();  // ends that nothing has settled
   return whole;
 }
 
@@ -221,8 +212,7 @@ int measure_until_end(Measuring& measuring, Child& child) {
 Result<Child::Started> start_command(const EnergyOptions& options, const Measuring& measuring) {
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   ChildOptions how{.as = as};
-  if (measuring.programs() != nullptr)
-    how.environment.push_back("DERATE_CLIENT_SOCKET=" + measuring.programs()->path());
+  if (measuring.programs().is_open()) how.environment.push_back(measuring.programs().variable());
   return Child::start(options.command, how);
 }
 
