@@ -77,6 +77,8 @@ fitted = ["GeMM", "FFT"]
 work_s = 5
 [[policy]]
 name = "efficient-fix"
+[[policy]]
+name = "gpu-activity"
 """
 
 
