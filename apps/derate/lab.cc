@@ -14,6 +14,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "base/when.h"
 #include "command_options.h"
 #include "config/experiment.h"
 #include "lab/figures.h"
@@ -40,6 +41,8 @@ Result<RealGpu> find_real_gpu(const std::string& choice) {
 }
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kDayLength = 10;  // of "2026-11-01T12:00:05Z"
 
 std::string results_of(const LabRunOptions& options) {
   if (!options.results.empty()) return options.results;
@@ -101,15 +104,30 @@ Result<OpenResults> open_results(const LabRunOptions& options, const Plan& plan)
   TRY(store.set_note("file", fs::absolute(plan.experiment.file, ignored).string()));
   TRY(store.set_note("data", data_folder(options.data)));
   TRY(store.set_note("version", kVersion));
+  if (TRY(store.note("day")).empty())
+    TRY(store.set_note("day", utc_text(SystemClock().wall_now()).substr(0, kDayLength)));
   return OpenResults{std::move(lock), std::move(store)};
 }
 
-void show(const char* verb, const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
-          const LabView& view) {
-  if (as_json)
-    print_json(verb, lab_json(plan, stages, view.sessions));
-  else
-    print("{}", lab_text(plan, stages, view));
+// `stages` may lack some of the plan's policies; these are not shown.
+template <class Options>
+Result<void> show(const char* verb, const Plan& plan, const std::vector<StageResult>& stages,
+                  const LabStore& store, const Options& options) {
+  const LabOrigin origin = TRY(origin_of(store));
+  if (!options.json) {
+    print("{}", lab_text(plan, stages, {options.apps, options.cells, origin.sessions}));
+    return {};
+  }
+  Overall all = overall(plan, TRY(store.jobs()));
+  const auto is_hidden = [&](const std::string& label) {
+    const auto& shown = stages.front().policies;
+    return std::none_of(shown.begin(), shown.end(),
+                        [&](const PolicyResult& one) { return one.label == label; });
+  };
+  std::erase_if(all.policies, [&](const OverallResult& one) { return is_hidden(one.label); });
+  std::erase_if(all.differences, [&](const PairedDifference& one) { return is_hidden(one.than); });
+  print_json(verb, lab_json(plan, stages, all, origin));
+  return {};
 }
 
 // Of each stage the baseline and the policies of these labels; all where there are none.
@@ -213,7 +231,7 @@ Result<int> run_verb(const LabRunOptions& options) {
     return 128 + stop_signal();
   }
   const auto stages = figures(plan, TRY(store.jobs()));
-  show("lab run", plan, stages, options.json, {options.apps, options.cells, plan.session_count()});
+  TRY(show("lab run", plan, stages, store, options));
   if (!options.json) print("{}", ran_text(ran, results_of(options)));
   return ran.failed_jobs > 0 ? exit_code::kFailure : exit_code::kOk;
 }
@@ -243,9 +261,7 @@ Result<int> run_verb(const LabShowOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   const Plan plan = TRY(stored_plan(store, options.data));
   const auto all = figures(plan, TRY(store.jobs()));
-  const std::size_t sessions = TRY(store.sessions()).size();
-  show("lab show", plan, TRY(only(plan, all, options.policies)), options.json,
-       {options.apps, options.cells, sessions});
+  TRY(show("lab show", plan, TRY(only(plan, all, options.policies)), store, options));
   return exit_code::kOk;
 }
 

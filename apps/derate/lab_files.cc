@@ -158,8 +158,8 @@ Result<int> run_verb(const LabExportOptions& options) {
   TRY(write(options.folder, "experiment.toml", print_experiment(plan.experiment)));
   TRY(write(options.folder, "jobs.csv", jobs_csv(jobs)));
   TRY(write(options.folder, "figures.csv", figures_csv(stages)));
-  const std::size_t sessions = TRY(store.sessions()).size();
-  TRY(write(options.folder, "figures.json", json_text(lab_json(plan, stages, sessions), 1) + "\n"));
+  const Json all = lab_json(plan, stages, overall(plan, jobs), TRY(origin_of(store)));
+  TRY(write(options.folder, "figures.json", json_text(all, 1) + "\n"));
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const std::string name =
         plan.stages.size() == 1 ? "published" : fmt::format("published-{}", i + 1);

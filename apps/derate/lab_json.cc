@@ -1,19 +1,13 @@
 // An experiment's results as JSON (docs/json.md).
-#include "base/json.h"
+#include <algorithm>
 
+#include "base/json.h"
+#include "lab/known_apps.h"
+#include "lab/overall_json.h"
 #include "lab_view.h"
 
 namespace derate::cli {
 namespace {
-
-Json figure_json(const Figure& figure) {
-  Json out = {{"mean", figure.mean}};
-  if (figure.low && figure.high) {
-    out["low"] = *figure.low;
-    out["high"] = *figure.high;
-  }
-  return out;
-}
 
 Json outcome_json(const Outcome& outcome) {
   return {{"loss_ratio", outcome.loss},
@@ -99,7 +93,13 @@ Json published_json(const StageResult& stage, const std::vector<PublishedFigure>
 
 Json stage_json(const Plan& plan, const StageResult& stage, const Cell& cell) {
   Json policies = Json::array(), frontier = Json::array(), known = Json::array();
-  for (const PolicyResult& policy : stage.policies) policies.push_back(policy_json(stage, policy));
+  for (std::size_t i = 0; i < stage.policies.size(); ++i) {
+    policies.push_back(policy_json(stage, stage.policies[i]));
+    const auto choice = std::find_if(plan.policies.begin(), plan.policies.end(), [&](auto& one) {
+      return one.label == stage.policies[i].label;
+    });
+    policies.back()["known_apps"] = known_apps(*choice, stage.chip, stage.apps).size();
+  }
   for (const auto& fixed : stage.frontier) {
     Json entry = hindsight_json(fixed.result);
     entry["clock_mhz"] = fixed.clock.value();
@@ -133,22 +133,35 @@ std::string stage_title(const StageResult& stage) {
   return stage.cell.empty() ? stage.chip : stage.chip + ", " + stage.cell;
 }
 
-Json lab_json(const Plan& plan, const std::vector<StageResult>& stages, std::size_t sessions) {
+Json lab_json(const Plan& plan, const std::vector<StageResult>& stages, const Overall& overall,
+              const LabOrigin& origin) {
   const Experiment& e = plan.experiment;
   Json list = Json::array();
   for (std::size_t i = 0; i < stages.size(); ++i)
     list.push_back(stage_json(plan, stages[i], plan.stages[i].cell));
-  return {{"experiment", e.name},
-          {"place", e.place},
-          {"delta", e.delta},
-          {"repetitions", e.repetitions},
-          {"seed", e.seed},
-          {"work_seconds", e.work_s},
-          {"idle_seconds", e.idle_s},
-          {"baseline", plan.policies.front().label},
-          {"sessions", plan.session_count()},
-          {"sessions_run", sessions},
-          {"stages", std::move(list)}};
+  Json out = {{"experiment", e.name},
+              {"place", e.place},
+              {"delta", e.delta},
+              {"repetitions", e.repetitions},
+              {"seed", e.seed},
+              {"work_seconds", e.work_s},
+              {"idle_seconds", e.idle_s},
+              {"baseline", plan.policies.front().label},
+              {"sessions", plan.session_count()},
+              {"sessions_run", origin.sessions},
+              {"run_version", origin.version}};
+  if (!origin.day.empty()) out["run_day"] = origin.day;
+  add_overall(out, plan, overall);
+  out["stages"] = std::move(list);
+  return out;
+}
+
+Result<LabOrigin> origin_of(const LabStore& store) {
+  LabOrigin out;
+  out.version = TRY(store.note("version"));
+  out.day = TRY(store.note("day"));
+  out.sessions = TRY(store.sessions()).size();
+  return out;
 }
 
 }  // namespace derate::cli

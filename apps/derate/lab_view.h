@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lab/figures.h"
+#include "lab/overall.h"
 #include "lab/run_plan.h"
 
 namespace derate::cli {
@@ -26,8 +27,17 @@ struct LabView {
 std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, const LabView& view);
 // Of each policy its gain, worst loss and broken promises by the values of the axes.
 std::string grids_text(const Plan& plan, const std::vector<StageResult>& stages);
+
+// Which run the results are of.
+struct LabOrigin {
+  std::string version = {};  // of the program that ran it
+  std::string day = {};      // when the run began, UTC; empty: an older program did not keep it
+  std::size_t sessions = 0;  // that have run
+};
+Result<LabOrigin> origin_of(const LabStore& store);
+
 nlohmann::ordered_json lab_json(const Plan& plan, const std::vector<StageResult>& stages,
-                                std::size_t sessions);
+                                const Overall& overall, const LabOrigin& origin);
 
 // "132 sessions, 51 h of GPU time in 32 s"
 std::string ran_text(const RunOutcome& ran, const std::string& results);

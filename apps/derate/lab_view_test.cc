@@ -83,7 +83,7 @@ TEST(LabText, AGridHasARowAndAColumnForEachValue) {
 
 TEST(LabJson, HasWhatTheTextHas) {
   const Plan plan = plan_of();
-  const Json json = lab_json(plan, results_of(plan), 5);
+  const Json json = lab_json(plan, results_of(plan), {}, {.version = "1", .sessions = 5});
   EXPECT_EQ(json["sessions"], 6);
   EXPECT_EQ(json["sessions_run"], 5);
   EXPECT_EQ(json["baseline"], "max-freq");
@@ -99,7 +99,7 @@ TEST(LabJson, HasWhatTheTextHas) {
 // What has not run has no figures, in place of zeros.
 TEST(LabJson, WhatHasNotRunHasNoFigures) {
   const Plan plan = plan_of();
-  const Json json = lab_json(plan, figures(plan, {}), 0);
+  const Json json = lab_json(plan, figures(plan, {}), {}, {.version = "1", .sessions = 0});
   const Json& policy = json["stages"][0]["policies"][1];
   EXPECT_EQ(policy["jobs"], 0);
   EXPECT_FALSE(policy.contains("loss_ratio") || policy.contains("apps"));

@@ -19,10 +19,9 @@ constexpr Duration kCounterEvery = std::chrono::seconds(1);  // a read costs 3 m
 constexpr Duration kEndPatience = std::chrono::milliseconds(300);
 constexpr const char* kTotal = "total";
 
-Result<std::unique_ptr<ControlServer>> client_server(Clock& clock) {
+Result<void> open_socket(CommandWindows& programs, Clock& clock) {
   TRY(make_run_directory());
-  return ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock,
-                               Audience::everyone);
+  return programs.open(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock);
 }
 
 }  // namespace
@@ -34,10 +33,8 @@ Result<void> Measuring::prepare() {
     TRY(log_file_->write(energy_log_heading(service_.gpus()) + "\n"));
   }
   if (options_.command.empty()) return {};
-  if (auto server = client_server(clock_); server.ok())
-    programs_ = *std::move(server);
-  else
-    warn("derate: no windows of the command's: {}\n", server.error().message);
+  if (const auto opened = open_socket(programs_, clock_); !opened.ok())
+    warn("derate: no windows of the command's: {}\n", opened.error().message);
   return {};
 }
 
@@ -71,10 +68,8 @@ void Measuring::read(bool exact) {
 
 // Who begins or ends a window has the counter read for it at once.
 void Measuring::serve() {
-  lines_.serve(*programs_);
-  if (!service_.take_wanted().empty()) read(true);
-  service_.settle();
-  lines_.answer_late(*programs_);
+  if (!programs_.listen().empty()) read(true);
+  programs_.answer();
 }
 
 void Measuring::begin() {
@@ -90,9 +85,9 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
   if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
   const Instant until = std::min(next_, at_the_latest);
   std::vector<PollSource> sources{signal_source()};
-  if (programs_ != nullptr) sources.push_back({programs_->fd(), [this] { serve(); }});
+  if (programs_.is_open()) sources.push_back({programs_.fd(), [this] { serve(); }});
   const bool whole = listen_until(sources, clock_, until);
-  if (programs_ != nullptr) serve();  // ends that nothing has settled
+  if (programs_.is_open()) serve();  // ends that nothing has settled
   return whole;
 }
 
@@ -141,8 +136,7 @@ MeasuredEnd measure_until_end(Measuring& measuring, Child& child) {
 Result<Child::Started> start_measured(const std::vector<std::string>& command, bool as_root,
                                       const Measuring& measuring, ChildOptions how) {
   if (!as_root) how.as = TRY(user_behind_sudo());
-  if (measuring.programs() != nullptr)
-    how.environment.push_back("DERATE_CLIENT_SOCKET=" + measuring.programs()->path());
+  if (measuring.programs().is_open()) how.environment.push_back(measuring.programs().variable());
   return Child::start(command, how);
 }
 

@@ -12,9 +12,7 @@
 #include "base/text_file.h"
 #include "command_options.h"
 #include "energy_view.h"
-#include "service/answers/energy_service.h"
-#include "service/answers/request_lines.h"
-#include "service/transport/control_socket.h"
+#include "service/answers/command_windows.h"
 
 namespace derate::cli {
 
@@ -24,9 +22,8 @@ class Measuring {
   Measuring(const EnergyOptions& options, OpenGpus gpus)
       : options_(options),
         gpus_(std::move(gpus)),
-        service_(
-            clock_, clients_,
-            std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
+        programs_(clock_, std::max<Duration>(std::chrono::seconds(2),
+                                             from_seconds(2 * options.interval_s))) {
     std::vector<GpuId> ids;
     for (const OpenGpu& gpu : gpus_.gpus) ids.push_back(gpu.source->capability().id);
     service_.here(ids);
@@ -48,7 +45,7 @@ class Measuring {
 
   SystemClock& clock() { return clock_; }
   OpenGpus& gpus() { return gpus_; }
-  const ControlServer* programs() const { return programs_.get(); }
+  const CommandWindows& programs() const { return programs_; }
   EnergyAccount account() const;
 
  private:
@@ -62,10 +59,8 @@ class Measuring {
   const EnergyOptions& options_;
   SystemClock clock_;
   OpenGpus gpus_;
-  CommandRouter clients_;
-  RequestLines lines_{clients_};
-  EnergyService service_;
-  std::unique_ptr<ControlServer> programs_;  // null: none can be heard
+  CommandWindows programs_;
+  EnergyService& service_ = programs_.service();
   std::optional<TextFile> log_file_;
   bool log_failed_ = false;
   std::vector<Failed> failed_;  // readings of each GPU

@@ -165,7 +165,7 @@ Result<Json> report_json(const LabStore& store, const std::string& data) {
   const Plan plan = TRY(stored_plan(store, data));
   const auto jobs = TRY(store.jobs());
   const auto stages = figures(plan, jobs);
-  Json out = lab_json(plan, stages, TRY(store.sessions()).size());
+  Json out = lab_json(plan, stages, overall(plan, jobs), TRY(origin_of(store)));
   Json axes_shown = Json::object();
   for (const auto& [axis, value] : plan.stages.front().cell.values)
     axes_shown[axis->key] =

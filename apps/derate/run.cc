@@ -47,6 +47,12 @@ void listen(RunSession& session, Instant deadline) {
                            session.tracker->on_launches(std::move(page), sender);
                          });
                        }});
+  if (CommandWindows* const windows = session.windows.get(); windows != nullptr)
+    sources.push_back({windows->fd(), [&session, windows] {
+                         for (const std::string& uuid : windows->listen())
+                           session.fleet->read_counter_next(uuid);
+                         windows->answer();
+                       }});
   listen_until(sources, session.clock, deadline);
 }
 
@@ -114,6 +120,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   const Defer at_the_latest([&] { give_back(session); });
   StateFile state(session.clock, "run", log);
   listen_for_beats(session);
+  listen_for_windows(session);
   TRY(check_alone(session));
   watch_signals();
   const Instant begin = session.clock.now();
@@ -122,6 +129,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   ChildOptions how{.as = as};
   if (session.beats != nullptr)
     how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
+  if (session.windows != nullptr) how.environment.push_back(session.windows->variable());
   if (session.launches != nullptr) {
     how.environment.push_back("DERATE_LAUNCHES_SOCKET=" + session.launches->path());
     count_launches(options.command, how.environment, log);

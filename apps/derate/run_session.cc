@@ -11,9 +11,11 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
 #include "gpu_choice.h"
+#include "policy/registry/registry.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/answers/run_service.h"
+#include "service/transport/daemon_call.h"
 #include "service/transport/subordinate_ids.h"
 #include "store/audit.h"
 #include "terminal/output.h"
@@ -187,6 +189,8 @@ void add_sinks(RunSession& session) {
     if (ledger && each.gpu.governed) ledger->add(each.record);
     if (session.records && session.recorded.ok())
       session.recorded = session.records->add(each.record);
+    if (session.windows != nullptr && each.record.sample)
+      session.windows->service().take(each.gpu.uuid(), *each.record.sample);
   });
 }
 
@@ -252,6 +256,23 @@ void listen_for_beats(RunSession& session) {
     session.launches = *std::move(server);
   else
     session.log.warning("no progress by launches: " + server.error().message);
+}
+
+void listen_for_windows(RunSession& session) {
+  if (find_daemon().ok()) return;  // programs find its socket
+  const Duration period = session.tuned ? TunedRun::kTick : policy_tick(session.policy.params);
+  auto windows = std::make_unique<CommandWindows>(
+      session.clock, std::max<Duration>(std::chrono::seconds(2), 2 * period));
+  auto opened = make_run_directory();
+  if (opened.ok())
+    opened =
+        windows->open(fmt::format("{}/run-{}.sock", run_directory(), ::getpid()), session.clock);
+  if (!opened.ok()) {
+    session.log.warning("no windows of energy: " + opened.error().message);
+    return;
+  }
+  windows->service().here(session.fleet->ids());
+  session.windows = std::move(windows);
 }
 
 Result<void> check_alone(RunSession& session) {
@@ -334,6 +355,7 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   report_simulated_work(session);
   session.fleet->maintain();
   session.tracker->begin_listing(tracked_gpus(session));
+  if (session.windows != nullptr) session.windows->answer();
   publish(session, state);
   return {};
 }

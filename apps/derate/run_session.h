@@ -18,6 +18,7 @@
 #include "govern/ledger.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
+#include "service/answers/command_windows.h"
 #include "service/records/state_file.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
@@ -68,7 +69,8 @@ struct RunSession {
   std::optional<TextFile> report;
   std::unique_ptr<BeatServer> beats;  // null: none can be heard
   bool counts_launches = false;
-  std::unique_ptr<LaunchServer> launches;  // null: they are not counted
+  std::unique_ptr<LaunchServer> launches;   // null: they are not counted
+  std::unique_ptr<CommandWindows> windows;  // null: a daemon has them, or none can be heard
   std::optional<WorkloadTracker> tracker;
   StepWatch steps;
   std::vector<GpuWork> work;  // on each GPU, as last told
@@ -84,6 +86,9 @@ Result<void> prepare(RunSession& session, const RunOptions& options, const Chose
                      const std::optional<TuningPlan>& tuning, GuardLink* link);
 // The command says how far it is on a socket of its own.
 void listen_for_beats(RunSession& session);
+// Windows of energy of the command, by the readings that this process takes anyway; nothing if a
+// daemon listens, which measures them.
+void listen_for_windows(RunSession& session);
 // Before the command starts. Errors: busy where another user's process works on a GPU that is to be
 // governed.
 Result<void> check_alone(RunSession& session);

@@ -108,7 +108,8 @@ class Connection:
     """
 
     def __init__(self, paths=_paths,
-                 nobody="nobody measures here (derated, or derate energy -- COMMAND)",
+                 nobody="nobody measures here (derated, derate energy -- COMMAND, or derate run -- "
+                        "COMMAND)",
                  patience_s=_PATIENCE_S):
         self._paths = paths
         self._patience_s = patience_s
@@ -582,7 +583,13 @@ class Trial:
 
     def _begin(self):
         wanted = self._wanted | {"gpus": by_uuid(self._wanted["gpus"])}
-        answer = self._line.ask("tune-trial-begin", **wanted)
+        try:
+            answer = self._line.ask("tune-trial-begin", **wanted)
+        except Refused as error:
+            # `derate energy` or `derate run` listens, which measure windows only.
+            if not str(error).startswith("command 'tune-trial-begin': "):
+                raise
+            raise NobodyListens(f"derated is not running: {error}") from None
         self._token = answer["token"]
         self._take(answer)
 

@@ -1,56 +1,14 @@
 #include "lab/figures.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
-#include <random>
+
+#include "lab/job_pairs.h"
 
 namespace derate {
 namespace {
 
-constexpr int kResamples = 1000;
-
-// Of one job, against the baseline's.
-struct Relative {
-  double loss = 0, gain = 0;
-};
-
-using Samples = std::vector<std::vector<double>>;  // of each application, of each of its jobs
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
-// Means of means, applications and jobs drawn again; one application: its jobs only.
-Figure bootstrapped(const Samples& samples) {
-  std::vector<double> means;
-  std::size_t jobs = 0;
-  for (const auto& app : samples) means.push_back(mean(app)), jobs += app.size();
-  Figure out{mean(means), {}, {}};
-  if (jobs < 2) return out;
-  std::mt19937_64 random(jobs);  // the same figures each time
-  std::vector<double> drawn(kResamples);
-  for (double& result : drawn) {
-    double sum = 0;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const auto& app = samples[random() % samples.size()];
-      double part = 0;
-      for (std::size_t j = 0; j < app.size(); ++j) part += app[random() % app.size()];
-      sum += part / static_cast<double>(app.size());
-    }
-    result = sum / static_cast<double>(samples.size());
-  }
-  std::sort(drawn.begin(), drawn.end());
-  out.low = drawn[kResamples / 40];
-  out.high = drawn[kResamples - 1 - kResamples / 40];
-  return out;
-}
-
-// The jobs of one stage, by policy, application and repetition; of several in a row, by which.
-using Repetitions = std::map<std::pair<int, int>, const StoredJob*>;
+// The jobs of one stage, by policy, application and repetition.
 using Jobs = std::map<std::string, std::map<std::string, Repetitions>>;
 
 struct Judged {
@@ -92,14 +50,6 @@ void add_means(AppResult& r, const std::vector<const JobRecord*>& jobs) {
   for (const ActivityShare& share : activity_shares())
     r.activity.*share.member =
         mean_of<Fraction>(jobs, [&](const JobRecord& job) { return job.activity.*share.member; });
-}
-
-Relative relative_to(const JobRecord& full, const JobRecord& job) {
-  // Rates, since real work is done by time as well as by amount.
-  const double rate = job.work / seconds(job.time), full_rate = full.work / seconds(full.time);
-  const double per_joule = job.work / job.energy.value();
-  const double full_per_joule = full.work / full.energy.value();
-  return {1 - rate / full_rate, per_joule / full_per_joule - 1};
 }
 
 Judged judge(const std::string& app, const Repetitions& jobs, const Repetitions& baseline,
@@ -200,19 +150,6 @@ void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
   }
 }
 
-// Behind the ones of its session that are there: they are read in the order in which they ran.
-void add(Repetitions& jobs, const StoredJob& one) {
-  const int repetition = one.session.repetition;
-  const auto behind = jobs.upper_bound({repetition, std::numeric_limits<int>::max()});
-  const bool first = behind == jobs.begin() || std::prev(behind)->first.first != repetition;
-  jobs[{repetition, first ? 0 : std::prev(behind)->first.second + 1}] = &one;
-}
-
-double promised_delta(const Plan& plan, const PolicyChoice& policy) {
-  const auto own = policy.params.number("delta");
-  return own && policy.info->promise == PolicyInfo::Promise::delta ? *own : plan.experiment.delta;
-}
-
 }  // namespace
 
 std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jobs) {
@@ -225,7 +162,7 @@ std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jo
     Jobs here;
     for (const StoredJob& one : jobs)
       if (one.session.chip == result.chip && one.session.cell == result.cell)
-        add(here[one.session.policy][one.job.app], one);
+        add_job(here[one.session.policy][one.job.app], one);
     for (const PolicyChoice& policy : plan.policies)
       result.policies.push_back(policy_result(
           stage, policy.label, here, plan.policies.front().label, promised_delta(plan, policy)));

@@ -10,6 +10,7 @@
 
 #include "core/job_record.h"
 #include "lab/hindsight.h"
+#include "lab/job_pairs.h"
 #include "lab/plan.h"
 #include "store/lab_store.h"
 
@@ -17,13 +18,6 @@ namespace derate {
 
 // A shorter job says nothing of a promise.
 inline constexpr Duration kShortestJudged = std::chrono::seconds(30);
-
-// A mean, and where 95 % of the means lie of samples drawn again from the same jobs (percentile
-// bootstrap). Without an interval: of one job.
-struct Figure {
-  double mean = 0;
-  std::optional<double> low, high;
-};
 
 // One application under one policy: means over its jobs.
 struct AppResult {

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/chip_file.h"
 #include "govern/envelope_rule.h"
+#include "lab/known_apps.h"
 #include "lab/mixes.h"
 #include "policy/registry/registry.h"
 
@@ -131,6 +132,8 @@ Result<std::vector<Workload>> tabled(const Experiment& e, std::vector<Workload> 
   return out;
 }
 
+constexpr std::uint64_t kDigestOfNothing = 0xcbf29ce484222325;
+
 // FNV-1a, 64 bits: tells tables that changed, not who changed them.
 std::uint64_t digest(std::uint64_t from, std::string_view text) {
   for (const char c : text) from = (from ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -143,7 +146,7 @@ std::string digest_of(const std::vector<Stage>& stages) {
     for (const auto& [app, folder] : stage.simulation->tables_of) folders.insert(folder);
     if (!stage.simulation->chip_file.empty()) chips.insert(stage.simulation->chip_file);
   }
-  std::uint64_t out = 0xcbf29ce484222325;
+  std::uint64_t out = kDigestOfNothing;
   for (const std::string& folder : folders)
     for (const char* name : {"performance.csv", "power.csv", "utilisation.csv"})
       if (const auto text = read_file((fs::path(folder) / name).string()); text.ok())
@@ -324,7 +327,39 @@ Result<std::vector<NamedChip>> chips_of(const Experiment& e) {
   return out;
 }
 
+// Of policies whose priors were made with applications of the experiment, without a row of the same
+// policy that leaves them out: their promise looks better kept than on other work.
+void warn_of_known_apps(Plan& plan) {
+  std::map<std::string, std::set<std::string>> known;  // by policy; of its row that knows fewest
+  for (const PolicyChoice& policy : plan.policies) {
+    std::set<std::string> here;
+    for (const Stage& stage : plan.stages)
+      for (std::string& app : known_apps(policy, stage.chip, stage.apps))
+        here.insert(std::move(app));
+    const auto before = known.find(policy.info->name);
+    if (before == known.end() || here.size() < before->second.size())
+      known[policy.info->name] = std::move(here);
+  }
+  constexpr std::size_t kNamed = 3;
+  for (const auto& [policy, apps] : known) {
+    if (apps.empty()) continue;
+    std::vector<std::string> named(apps.begin(), apps.end());
+    named.resize(std::min(named.size(), kNamed));
+    const std::string more =
+        apps.size() > kNamed ? fmt::format(" and {} more", apps.size() - kNamed) : "";
+    plan.warnings.push_back(
+        fmt::format("{}'s priors were made with measurements of {}{}: its promise is easier to "
+                    "keep here than on other work. A [[policy]] with set = {{leave_out = \"yes\"}} "
+                    "leaves each application out while it runs",
+                    policy, fmt::join(named, ", "), more));
+  }
+}
+
 }  // namespace
+
+std::string text_digest(std::string_view text) {
+  return fmt::format("{:016x}", digest(kDigestOfNothing, text));
+}
 
 Result<Plan> make_plan(const Experiment& experiment, const std::string& data_folder,
                        const std::string& real_gpu) {
@@ -362,6 +397,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
         fmt::format("no utilisation is known of {}: what policies that live by it do there is "
                     "chance",
                     fmt::join(without_counters, ", ")));
+  warn_of_known_apps(out);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/experiment.h"
@@ -45,6 +46,9 @@ struct Plan {
     return stages.size() * policies.size() * static_cast<std::size_t>(experiment.repetitions);
   }
 };
+
+// 16 hexadecimal digits that differ between texts by accident only: FNV-1a, 64 bits, no signature.
+std::string text_digest(std::string_view text);
 
 // `data_folder`: where the measured tables are. Tables and imports are looked for beside the
 // experiment's file, too. `real_gpu`: what place real runs on.

@@ -78,6 +78,8 @@ fitted = ["GeMM", "FFT"]
 work_s = 5
 [[policy]]
 name = "efficient-fix"
+[[policy]]
+name = "gpu-activity"
 """
 
 

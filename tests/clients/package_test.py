@@ -427,6 +427,57 @@ class Hung(Entries, Package):
         self.assertLess(first, 20 * energy_test.SLOW)  # and not 30 s an entry
 
 
+WINDOWS = """
+import os, time
+import derate
+time.sleep(1.5)                       # until the run has readings
+with derate.window("outer") as outer:
+    with derate.window("inner") as inner:
+        time.sleep(1)
+    time.sleep(1)
+if "DERATE_CLIENT_SOCKET" in os.environ:  # who measures windows only begins no trial
+    import derate_client
+    with derate_client.Trial("bert", without=32) as trial:
+        assert trial.batch_size == 32, trial
+print(os.environ.get("DERATE_CLIENT_SOCKET", "none"))
+print(outer.time, outer.joules, [gpu.source for gpu in outer.gpus], inner.joules)
+"""
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root may set clocks")
+class BelowRun(Package):
+    """`derate run` of GPUs behind the stand-in NVML, under its guard."""
+
+    def run_windows(self, *options):
+        done = subprocess.run(
+            [str(energy_test.BUILD / "derate"), "run", "-i", "0", "--as-root", *options, "--",
+             sys.executable, "-B", "-c", WINDOWS], capture_output=True, text=True,
+            timeout=60 * energy_test.SLOW)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        where, figures = done.stdout.splitlines()
+        found = re.fullmatch(r"(\S+) (\S+) \['(\w+)'\] (\S+)", figures)
+        self.assertIsNotNone(found, done.stdout + done.stderr)
+        outer, joules, source, inner = found.groups()
+        watts = float(joules) / float(outer)
+        # Of GeMM on a simulated V100, at whichever clock: above idle, below the power limit.
+        self.assertTrue(60 < watts < 305, figures)
+        self.assertEqual(source, "counter")
+        self.assertTrue(0 < float(inner) < float(joules), figures)
+        return where
+
+    def test_it_measures_where_no_daemon_does(self):
+        self.serve_gpus()
+        for options in ([], ["--dry-run"]):
+            self.assertRegex(self.run_windows(*options), r"/run/run-\d+\.sock$")
+        self.assertEqual(list((self.folder / "run").glob("run-*.sock")), [])
+
+    def test_a_daemon_goes_before_it(self):
+        self.serve_gpus()
+        self.daemon()
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # a daemon's windows are of the program's own GPUs
+        self.assertEqual(self.run_windows("--dry-run"), "none")
+
+
 class Callbacks(Package):
     def test_lightning(self):
         package, module = types.ModuleType("lightning"), types.ModuleType("lightning.pytorch")

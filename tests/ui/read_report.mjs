@@ -62,6 +62,22 @@ assert.match(await page.locator(".sentence").innerText(), /^assure (kept|broke i
 assert.equal(await page.locator(".numbers > div").count(), 3);
 assert.match(await page.locator("tbody").first().innerText(), /assure[\s\S]*geepafs/);
 
+// Which run the figures are of, whether the priors know the applications, and one policy against another.
+assert.match(await page.locator(".origin").innerText(), /^Simulated V100-SXM2: 2 applications \(2 by clock sweep\)\. Seed 1\. Run by derate [\d.]+, \d{4}-\d\d-\d\d\. Digests: experiment [\da-f]{16}\.$/);
+assert.match(await page.locator("main").innerText(), /The priors of “assure” were made with measurements of these applications: on other work/);
+assert.match(await page.locator(".paired").innerText(), /^Job by job, assure against\s+.*geepafs.* of the energy and loses .* of the performance, over 2 applications and 2 jobs\.$/s);
+assert.match(await page.locator("tbody th").filter({ hasText: "assure" }).first().innerText(), /†$/);
+
+// Names in the plane lie beside each other, not on one another.
+const names = await page.getByRole("group", { name: /^Gain of efficiency against loss/ }).locator("text.strong").evaluateAll((all) =>
+  all.map((each) => ({ text: each.textContent, box: each.getBoundingClientRect() })));
+assert.ok(names.length >= 4, `${names.length} names`);
+for (const [i, a] of names.entries())
+  for (const b of names.slice(i + 1)) {
+    const over = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left), down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+    assert.ok(over <= 0 || down <= 4, `${a.text} lies on ${b.text}`);
+  }
+
 // By the keyboard alone: the plot takes the focus, and its values are said one after the other.
 const plot = page.getByRole("group", { name: /^Gain of efficiency against loss/ });
 await plot.focus();

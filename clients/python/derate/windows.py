@@ -29,7 +29,7 @@ def default_gpus():
     """The GPUs of a window that names none: this program's own (derate.gpus), else the measured
     GPUs that its driver shows. None: all measured GPUs."""
     if os.environ.get("DERATE_CLIENT_SOCKET"):
-        return None  # `derate energy` measures its command's GPUs
+        return None  # `derate energy` and `derate run` measure their command's GPUs
     own = own_gpus()
     if own is not None:
         return own

@@ -9,20 +9,23 @@ interface Label {
   y: number;
   text: string;
   end: boolean; // its end is at x, not its beginning
+  mark: { x: number; y: number }; // what it names
 }
 
 const kLetter = 6.6, kLine = 14; // pixels, of the style's font
+const kFar = 12; // pixels that a label has moved, from where a line leads to its mark
 
-/** Labels that would lie on one another are moved up. */
-function apart(labels: Label[]): Label[] {
+/** Labels that would lie on one another are moved up, those of the lowest marks first; one that has no room there, down. */
+function apart(labels: Label[], top: number): Label[] {
   const span = ({ x, text, end }: Label) => (end ? [x - text.length * kLetter, x] : [x, x + text.length * kLetter]) as [number, number];
   const placed: Label[] = [];
   for (const label of labels.sort((a, b) => b.y - a.y)) {
     const [from, to] = span(label);
-    for (const other of placed) {
-      const [left, right] = span(other);
-      if (from < right && left < to && label.y > other.y - kLine) label.y = other.y - kLine;
-    }
+    const beside = placed.filter((other) => { const [left, right] = span(other); return from < right && left < to; });
+    const isFree = (y: number) => beside.every((other) => Math.abs(other.y - y) >= kLine);
+    const choices = [label.y, ...beside.map((other) => other.y - kLine), ...beside.map((other) => other.y + kLine)].filter((y) => y >= top && isFree(y));
+    // Near its mark, and rather above than below.
+    label.y = choices.sort((a, b) => Math.abs(a - label.y) - Math.abs(b - label.y) || a - b)[0] ?? label.y;
     placed.push(label);
   }
   return placed;
@@ -63,10 +66,10 @@ export function Scatter({ results, stage, file }: { results: Results; stage: Sta
   const hindsight = ([["oracle", stage.oracle], ["two clocks", stage.two_clocks]] as const).filter(([, each]) => each);
 
   const labels: Label[] = [
-    ...hindsight.map(([text, each]) => ({ x: x(each!.loss_ratio) - 10, y: y(each!.efficiency_gain_ratio) - 2, text, end: true })),
+    ...hindsight.map(([text, each]) => ({ x: x(each!.loss_ratio) - 10, y: y(each!.efficiency_gain_ratio) - 2, text, end: true, mark: { x: x(each!.loss_ratio), y: y(each!.efficiency_gain_ratio) } })),
     ...policies.map((each) => {
       const at = x(each.loss_ratio.mean), end = at > box.right - 110;
-      return { x: at + (end ? -10 : 10), y: Math.min(y(each.efficiency_gain_ratio.mean) + 4, box.bottom - 7), text: each.policy, end };
+      return { x: at + (end ? -10 : 10), y: Math.min(y(each.efficiency_gain_ratio.mean) + 4, box.bottom - 7), text: each.policy, end, mark: { x: at, y: y(each.efficiency_gain_ratio.mean) } };
     }),
   ];
   return (
@@ -94,7 +97,15 @@ export function Scatter({ results, stage, file }: { results: Results; stage: Sta
             </g>
           );
         })}
-        {apart(labels).map((each) => <text key={each.text} class="strong" x={each.x} y={each.y} text-anchor={each.end ? "end" : "start"}>{each.text}</text>)}
+        {apart(labels, box.top + 4).map((each) => {
+          const middle = each.y - 4, isFar = Math.abs(middle - each.mark.y) > kFar;
+          return (
+            <g key={each.text}>
+              {isFar && <line class="leader" x1={each.mark.x} y1={each.mark.y} x2={each.x + (each.end ? 2 : -2)} y2={middle} />}
+              <text class="strong" x={each.x} y={each.y} text-anchor={each.end ? "end" : "start"}>{each.text}</text>
+            </g>
+          );
+        })}
       </Figure>
     </div>
   );

@@ -5,13 +5,14 @@ import { saveCsv, Shape, type TableOf } from "./figure";
 import { lookOf } from "./scale";
 import { compared, placeOf, type App, type Figures, type Hindsight, type Policy, type Results, type Stage } from "./types";
 
-function Wide({ title, table, children }: { title: string; table: { file: string; of: TableOf }; children: ComponentChildren }) {
+function Wide({ title, table, note, children }: { title: string; table: { file: string; of: TableOf }; note?: ComponentChildren; children: ComponentChildren }) {
   return (
     <figure>
       <figcaption>
         <b>{title}</b>
         <span class="files"><button type="button" aria-label={`${title} as CSV`} onClick={() => saveCsv(table.file, table.of)}>CSV</button></span>
       </figcaption>
+      {note && <p>{note}</p>}
       <div class="scroll" tabIndex={0} role="group" aria-label={title}><table>{children}</table></div>
     </figure>
   );
@@ -40,12 +41,13 @@ export function PolicyTable({ results, stage, file }: { results: Results; stage:
     ]),
   };
   return (
-    <Wide title={`Policies on ${stage.title}`} table={{ file: `${file}-policies`, of: csv }}>
+    <Wide title={`Policies on ${stage.title}`} table={{ file: `${file}-policies`, of: csv }}
+          note={<><b>Loss</b>: performance lost. <b>Probing</b>: share of the time at clocks set to learn from. <b>Changes/min</b>: of the clock. <b>Fixed clock</b>: what one constant clock for all work gains at the same mean loss; a policy below it adds nothing. {hindsight.length > 0 && <><b>Oracle</b>, <b>two clocks</b>: the best constant clock, and the best mixture of two, for each application, known in advance.</>} {results.overall.some((each) => each.known_apps > 0) && <>†: its priors were made with applications of this table.</>}</>}>
       <thead><tr>{kHeads.map((each) => <th scope="col" key={each} class={each === "promise" || each === "worst application" ? "text" : undefined}>{each}</th>)}</tr></thead>
       <tbody>
         {compared(results, stage).map((each) => (
           <tr key={each.policy}>
-            <th scope="row"><svg class="key" viewBox="-7 -7 14 14" aria-hidden="true"><Shape look={lookOf(placeOf(results, stage, each))} x={0} y={0} /></svg>{each.policy}</th>
+            <th scope="row"><svg class="key" viewBox="-7 -7 14 14" aria-hidden="true"><Shape look={lookOf(placeOf(results, stage, each))} x={0} y={0} /></svg>{each.policy}{each.known_apps > 0 && <abbr title={`its priors were made with ${each.known_apps} of these ${stage.apps.length} applications`}>†</abbr>}</th>
             <td>{signed(each.efficiency_gain_ratio.mean)}{interval(each.efficiency_gain_ratio)}</td>
             <td>{percent(each.energy_saving_ratio, 1)}</td>
             <td>{percent(each.loss_ratio.mean, 1)}{interval(each.loss_ratio)}</td>

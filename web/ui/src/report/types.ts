@@ -46,6 +46,31 @@ export interface Policy {
   clock_changes_per_minute: number;
   fixed_clock_gain_ratio?: number;
   apps: App[];
+  known_apps: number; // applications of the stage that its priors were made with
+}
+
+/** One policy over all stages, each application with the same weight. */
+export interface Overall {
+  policy: string;
+  delta: number;
+  apps: number;
+  known_apps: number;
+  jobs: number; // 0: not run, and nothing below is there
+  judged_jobs: number;
+  broken_jobs: number;
+  energy_saving_ratio: Figures;
+  loss_ratio: Figures;
+  efficiency_gain_ratio: Figures;
+  worst_job_loss_ratio: number;
+}
+
+/** The headline's figures less another policy's, job by job. */
+export interface Difference {
+  than: string;
+  apps: number;
+  jobs: number;
+  energy_saving_ratio: Figures;
+  loss_ratio: Figures;
 }
 
 export interface Outcome {
@@ -109,7 +134,17 @@ export interface Results {
   stages: Stage[];
   axes: Record<string, string>;
   traces: Trace[];
-  version: string;
+  version: string; // of the program that made the page
+  seed: number;
+  simulated: boolean;
+  run_version: string;
+  run_day?: string;
+  experiment_digest: string;
+  tables_digest?: string;
+  workload_sources: { chip: string; source: string; apps: number }[];
+  headline?: string;
+  overall: Overall[];
+  differences: Difference[];
 }
 
 /** Policies to show beside the baseline: those of which something has run. */
