@@ -49,7 +49,7 @@ class SurfacesHouse : public House {
     start(governed_);
   }
 
-  // What happens next, one of those below.
+  // The next happening, by its number.
   void happen(int what, int gpu) {
     auto& bounds = worker->fleet().bounds();
     GpuTrouble& fault = trouble(gpu);
@@ -130,7 +130,7 @@ std::string text_of(const Json& json, const char* key) {
   return at != json.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// What two surfaces say, and that it differs.
+// Surfaces that differ, as sentences.
 struct Contradictions {
   std::vector<std::string> all;
 
