@@ -33,7 +33,7 @@ Json difference_json(const PairedDifference& one) {
           {"loss_ratio", figure_json(one.loss)}};
 }
 
-// Where the work of the simulated jobs is from, and how many applications are from there.
+// Origins of the simulated work, and how many applications each has.
 Json sources_json(const Plan& plan) {
   std::map<std::pair<std::string, std::string>, std::size_t> counts;
   for (const Stage& stage : plan.stages) {

@@ -89,7 +89,7 @@ TEST(Overall, TheHeadlineIsOfTheRowWhosePriorsDoNotKnowTheApplications) {
   EXPECT_EQ(overall(plan, jobs).headline, "assure");
 }
 
-// What is common to both is not in the difference, however large it is.
+// A part that is common to both is not in the difference, however large it is.
 TEST(Overall, DifferencesArePairedJobByJob) {
   const Plan plan = two_chips(kThree);
   std::vector<StoredJob> jobs;
@@ -151,7 +151,7 @@ TEST(KnownApps, AreThoseOfThePriorsThatThePolicyUses) {
   EXPECT_EQ(known_apps(assure_with({}), "A100-SXM4", apps), of_a100);
   EXPECT_EQ(known_apps(assure_with({"prior=A100-SXM4"}), "V100-SXM2", apps), of_a100);
   EXPECT_EQ(known_apps(assure_with({"prior=all"}), "A100-SXM4", apps), of_v100);
-  // What is left out by its name is not known; parts of a pair are not left out.
+  // An application that is left out by its name is not known; parts of a pair are not left out.
   const std::vector<std::string> parts = {"GeMM>copy", "copy->SRAD"};
   EXPECT_EQ(known_apps(assure_with({"leave_out=yes"}), "V100-SXM2", apps), parts);
   const PolicyInfo* other = *find_policy("geepafs");

@@ -330,16 +330,14 @@ Result<std::vector<NamedChip>> chips_of(const Experiment& e) {
 // Of policies whose priors were made with applications of the experiment, without a row of the same
 // policy that leaves them out: their promise looks better kept than on other work.
 void warn_of_known_apps(Plan& plan) {
-  std::map<std::string, std::set<std::string>> known;  // by policy; of its row that knows fewest
-  for (const PolicyChoice& policy : plan.policies) {
-    std::set<std::string> here;
+  std::map<std::string, std::set<std::string>> known;  // by policy
+  for (const PolicyChoice& policy : plan.policies)
     for (const Stage& stage : plan.stages)
       for (std::string& app : known_apps(policy, stage.chip, stage.apps))
-        here.insert(std::move(app));
-    const auto before = known.find(policy.info->name);
-    if (before == known.end() || here.size() < before->second.size())
-      known[policy.info->name] = std::move(here);
-  }
+        known[policy.info->name].insert(std::move(app));
+  // Parts of pairs stay in the priors all the same, and nobody can change that.
+  for (const PolicyChoice& policy : plan.policies)
+    if (policy.params.number("leave_out").value_or(0) > 0) known.erase(policy.info->name);
   constexpr std::size_t kNamed = 3;
   for (const auto& [policy, apps] : known) {
     if (apps.empty()) continue;

@@ -81,40 +81,42 @@ function Paired({ results }: { results: Results }) {
 function Stage({ stage, delta }: { stage: Results["stages"][number]; delta: number }) {
   const most = Math.max(0.01, ...stage.policies.map((each) => each.energy_saving_ratio ?? 0));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={stage.title}>
-      <table class="compared">
-        <caption>{stage.title}: {stage.apps.length} applications</caption>
-        <thead>
-          <tr>
-            <th scope="col">policy</th><th scope="col">energy saved</th><th scope="col"><span class="sr">as a bar</span></th>
-            <th scope="col">performance</th><th scope="col">promised</th><th scope="col">efficiency</th><th scope="col">worst loss</th>
-            <th scope="col" class="text">promise</th>
-          </tr>
-        </thead>
-        <tbody>
-          {stage.policies.map((each) => (
-            <tr key={each.policy}>
-              <th scope="row">{each.policy}{each.known_apps ? " †" : ""}</th>
-              <td>{percent(each.energy_saving_ratio, 1)}</td>
-              <td>
-                <svg class="bar short" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
-                  <rect class="bar-all" width="100" height="6" />
-                  <rect class="bar-part" width={100 * Math.max(0, each.energy_saving_ratio ?? 0) / most} height="6" />
-                </svg>
-              </td>
-              <td>{each.loss_ratio.mean == null ? unknown : percent(1 - each.loss_ratio.mean, 1)}</td>
-              <td>{percent(1 - (each.delta ?? delta))}</td>
-              <td>{each.efficiency_gain_ratio.mean == null ? unknown : `+${percent(each.efficiency_gain_ratio.mean, 1)}`}</td>
-              <td>{percent(each.worst_loss_ratio, 1)} <span class="dim">{each.worst_app ?? ""}</span></td>
-              <td class={`text ${each.broken_jobs > 0 ? "bad" : "good"}`}>
-                {each.broken_jobs > 0 ? `▼ broken: ${each.broken_jobs} of ${each.judged_jobs} jobs` : "✓ kept"}
-              </td>
+    <>
+      <div class="scroll" tabIndex={0} role="region" aria-label={stage.title}>
+        <table class="compared">
+          <caption>{stage.title}: {stage.apps.length} applications</caption>
+          <thead>
+            <tr>
+              <th scope="col">policy</th><th scope="col">energy saved</th><th scope="col"><span class="sr">as a bar</span></th>
+              <th scope="col">performance</th><th scope="col">promised</th><th scope="col">efficiency</th><th scope="col">worst loss</th>
+              <th scope="col" class="text">promise</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {stage.policies.map((each) => (
+              <tr key={each.policy}>
+                <th scope="row">{each.policy}{each.known_apps ? " †" : ""}</th>
+                <td>{percent(each.energy_saving_ratio, 1)}</td>
+                <td>
+                  <svg class="bar short" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+                    <rect class="bar-all" width="100" height="6" />
+                    <rect class="bar-part" width={100 * Math.max(0, each.energy_saving_ratio ?? 0) / most} height="6" />
+                  </svg>
+                </td>
+                <td>{each.loss_ratio.mean == null ? unknown : percent(1 - each.loss_ratio.mean, 1)}</td>
+                <td>{percent(1 - (each.delta ?? delta))}</td>
+                <td>{each.efficiency_gain_ratio.mean == null ? unknown : `+${percent(each.efficiency_gain_ratio.mean, 1)}`}</td>
+                <td>{percent(each.worst_loss_ratio, 1)} <span class="dim">{each.worst_app ?? ""}</span></td>
+                <td class={`text ${each.broken_jobs > 0 ? "bad" : "good"}`}>
+                  {each.broken_jobs > 0 ? `▼ broken: ${each.broken_jobs} of ${each.judged_jobs} jobs` : "✓ kept"}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
       {stage.policies.some((each) => each.known_apps) && <p class="dim">†: its priors were made with applications of this table; on other work the promise is harder to keep.</p>}
-    </div>
+    </>
   );
 }
 

@@ -40,8 +40,8 @@ function Origin({ results }: { results: Results }) {
     ? `Simulated ${chips.join(", ")}: ${counted(apps, "application")} (${sourcesOf(results.workload_sources)})`
     : `Measured on a real ${chips.join(", ")}${results.repetitions === 1 ? "; one repetition, so no intervals; driver version and temperature were not recorded" : ""}`;
   const when = [`derate ${results.run_version}`, results.run_day].filter(Boolean).join(", ");
-  const digests = [`experiment ${results.experiment_digest}`, results.tables_digest && `tables ${results.tables_digest}`].filter(Boolean).join(", ");
-  return <p class="origin">{what}. {results.simulated && `Seed ${results.seed}. `}Run by {when}. <span class="digest">Digests: {digests}.</span></p>;
+  const digests = [results.experiment_digest && `experiment ${results.experiment_digest}`, results.tables_digest && `tables ${results.tables_digest}`].filter(Boolean).join(", ");
+  return <p class="origin">{what}. {results.simulated && `Seed ${results.seed}. `}Run by {when}. {digests && <span class="digest">Digests: {digests}.</span>}</p>;
 }
 
 /** Whether the headline's priors know the applications, and which row was preferred to which. */
@@ -51,7 +51,7 @@ function PriorsNote({ results, first }: { results: Results; first: Overall }) {
   const rows = known.map((each) => `“${each.policy}”`).join(", ");
   const whole = `The priors of ${rows} were made with measurements of ${known[0]!.known_apps === first.apps ? "these" : `${known[0]!.known_apps} of these`} applications`;
   if (first.known_apps > 0)
-    return <p class="bad">{whole}: on other work the promise is harder to keep. A row with leave_out = "yes" would say how much harder.</p>;
+    return <p class="bad">{whole}: on other work the promise is harder to keep.</p>;
   return <p>{whole}, so the headline is of “{first.policy}”, whose priors leave out the application that runs.</p>;
 }
 

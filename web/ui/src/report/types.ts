@@ -139,7 +139,7 @@ export interface Results {
   simulated: boolean;
   run_version: string;
   run_day?: string;
-  experiment_digest: string;
+  experiment_digest?: string;
   tables_digest?: string;
   workload_sources: { chip: string; source: string; apps: number }[];
   headline?: string;
