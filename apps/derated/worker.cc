@@ -281,6 +281,7 @@ void Worker::round() {
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : records_.history.take_wanted())
     fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
+  if (began) records_.detector.begin_round(clock_.now(), late);
   if (fleet_.tick() > 0 && began) records_.lateness.add(std::max(Duration{}, late));
   records_.detector.settle(clock_.now());
   work_.tracker.begin_listing(work_gpus());

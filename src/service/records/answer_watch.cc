@@ -11,6 +11,10 @@ bool is_owed(GpuAnswer answer) { return answer == GpuAnswer::late || answer == G
 
 }  // namespace
 
+void AnswerWatch::excuse(Instant now) {
+  for (auto& [name, gpu] : gpus_) gpu.counts_from = now;
+}
+
 void AnswerWatch::note(const std::string& gpu, GpuAnswer answer, Instant time) {
   Gpu& known = gpus_[gpu];
   known.answer = answer;
@@ -88,7 +92,9 @@ void AnswerWatch::settle_gpu(const std::string& name, Gpu& gpu, Instant now,
   // If the driver says that a GPU is lost it is, whatever the host does.
   const bool gone = gpu.answer == GpuAnswer::gone;
   if (gpu.excused && !gone) return;
-  const Duration silent = now - std::max(*gpu.silent_since, gpu.counts_from);
+  const bool excusable = now - *gpu.silent_since < kExcusedFor;
+  const Duration silent =
+      now - (excusable ? std::max(*gpu.silent_since, gpu.counts_from) : *gpu.silent_since);
   std::optional<Kind> news;
   if (gone)
     news = Kind::lost;

@@ -53,7 +53,11 @@ class AnswerWatch {
   static constexpr Duration kHostLateAfter = std::chrono::seconds(1);
   static constexpr Duration kHostLateEvery = std::chrono::minutes(1);
   static constexpr Duration kDriverHungAfter = std::chrono::seconds(30);
+  // A host is no excuse for a longer silence of one GPU.
+  static constexpr Duration kExcusedFor = std::chrono::minutes(1);
 
+  // The program itself got no processor until `now`: the silence of GPUs counts anew from then on.
+  void excuse(Instant now);
   // How a GPU answered at that time. Times ascend.
   void note(const std::string& gpu, GpuAnswer answer, Instant time);
   // The news after a round.

@@ -212,6 +212,21 @@ TEST(AnswerWatch, TheHostIsNoExcuseForever) {
   EXPECT_EQ(news[1].gpus, std::vector<std::string>{"c"});
 }
 
+// Rounds that begin late say nothing of a GPU, for a minute.
+TEST(AnswerWatch, AProgramWithoutAProcessorBlamesNoGpu) {
+  Rounds rounds(4);
+  (void)rounds.run(5s, rounds.all(GpuAnswer::yes));
+  auto answers = rounds.all(GpuAnswer::yes);
+  answers[0] = GpuAnswer::hung;
+  int seconds = 0;
+  for (; seconds < 100 && rounds.counts.empty(); ++seconds) {
+    rounds.watch.excuse(rounds.now);
+    (void)rounds.run(1s, answers);
+  }
+  EXPECT_NEAR(seconds, 60, 1);
+  EXPECT_EQ(rounds.counts, (std::map<Kind, int>{{Kind::stuck, 1}}));
+}
+
 // A driver that hangs as a whole is reported, once.
 TEST(AnswerWatch, ADriverThatHangsIsOneNews) {
   Rounds rounds(8);

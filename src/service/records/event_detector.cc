@@ -187,7 +187,8 @@ void EventDetector::see_writes(const GpuRecord& each, Known& known) {
     known.failing_since.reset();
   if (!fails) return;
   if (!known.failing_since) known.failing_since = record.time;
-  if (record.time - *known.failing_since >= kFailsFor && !std::exchange(known.write_failed, true))
+  if (record.time - std::max(*known.failing_since, late_) >= kFailsFor &&
+      !std::exchange(known.write_failed, true))
     tell(EventKind::write_failed, each.gpu.id(), "could not be set: " + done.error, error);
 }
 
@@ -243,6 +244,12 @@ void EventDetector::see_answer(const GpuRecord& each, Known& known) {
                 : failure == Errc::gpu_lost  ? GpuAnswer::gone
                                              : GpuAnswer::failed,
                 record.time);
+}
+
+void EventDetector::begin_round(Instant now, Duration late) {
+  if (late < kLateRound) return;
+  late_ = now;
+  answers_.excuse(now);
 }
 
 void EventDetector::settle(Instant now) {

@@ -25,6 +25,8 @@ class EventDetector {
   static constexpr Duration kCoolFor = std::chrono::seconds(10);
   // A write that fails once is tried again after a second: what fails for longer is news.
   static constexpr Duration kFailsFor = std::chrono::seconds(2);
+  // A host that lets rounds begin so late is at fault for whatever fails meanwhile.
+  static constexpr Duration kLateRound = std::chrono::seconds(1);
 
   // The longest time between two readings whose energy counters and power are compared.
   void set_max_gap(Duration max_gap);
@@ -33,6 +35,8 @@ class EventDetector {
 
   // Each record, as a sink of the fleet.
   void take(const GpuRecord& each);
+  // Before the records of a round, that begins late by so much.
+  void begin_round(Instant now, Duration late);
   // After the records of a round: which GPUs do not answer, and whether that is the host's fault.
   void settle(Instant now);
   // Each entry of the audit log: of them only what was restored is news.
@@ -84,6 +88,7 @@ class EventDetector {
   Duration max_gap_ = std::chrono::seconds(2);
   std::map<std::string, Known> known_;  // by UUID
   AnswerWatch answers_;
+  Instant late_ = Instant::min();  // when a round last began late
 };
 
 }  // namespace derate
