@@ -25,8 +25,9 @@ class EventDetector {
   static constexpr Duration kCoolFor = std::chrono::seconds(10);
   // A write that fails once is tried again after a second: what fails for longer is news.
   static constexpr Duration kFailsFor = std::chrono::seconds(2);
-  // A host that lets rounds begin so late is at fault for whatever fails meanwhile.
-  static constexpr Duration kLateRound = std::chrono::seconds(1);
+  // A host that lets rounds begin so late is at fault for whatever fails meanwhile. GPUs that hang
+  // cost a round 50 ms.
+  static constexpr Duration kLateRound = std::chrono::milliseconds(250);
 
   // The longest time between two readings whose energy counters and power are compared.
   void set_max_gap(Duration max_gap);
