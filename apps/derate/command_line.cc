@@ -528,12 +528,15 @@ void add_events(CommandLine& line) {
   CLI::Option* follow =
       verb.add_flag("-f,--follow", options.follow, "Go on with what happens, until Ctrl-C")
           ->excludes(to);
+  verb.add_flag("--each", options.each,
+                "Print each event; default: one line for those of a kind within a minute");
   add_history_file(verb, options.file);
   verb.get_option("--file")->excludes(follow);
   end_verb(verb, options,
            {"derate events", "derate events -i 0 --from today", "derate events --follow",
             "derate events --follow --json"},
-           "docs/events.md lists them. With --follow, --json prints a line for each.\n");
+           "docs/events.md lists them. --json has each event. With --follow, it prints a line for "
+           "each.\n");
 }
 
 void add_status(CommandLine& line) {

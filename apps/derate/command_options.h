@@ -132,6 +132,7 @@ struct EventsOptions : Common, HistoryFile {
   std::string gpu;
   std::string from, to;  // empty: the last day, or with `follow` the last ten
   bool follow = false;
+  bool each = false;  // not folded
 };
 
 // With a job, or where a daemon runs, the daemon tunes; else this process does.

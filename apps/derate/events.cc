@@ -82,12 +82,14 @@ Result<int> run_verb(const EventsOptions& options) {
   constexpr std::int64_t kLastFew = 10;
   const bool few = options.follow && options.from.empty();
   EventsRead request{.gpu = options.gpu, .most = few ? kLastFew : kMostEvents};
+  request.fold = !options.json && !options.each;
   if (!few)
     request.from = TRY(moment_text("--from", options.from.empty() ? "now-1d" : options.from, now));
   if (!options.to.empty()) request.to = TRY(moment_text("--to", options.to, now));
   const auto answer = TRY(ask_history(request, options.file));
   if (options.json && !options.follow) return print_json("events", answer_json(answer));
   for (const EventView& event : answer.events) TRY(show(event, options.json));
+  if (!options.json && !few && !options.each) print("{}", counts_line(answer));
   if (options.follow) {
     std::optional<std::int64_t> last;
     if (!answer.events.empty()) last = answer.events.back().id;
@@ -95,7 +97,7 @@ Result<int> run_verb(const EventsOptions& options) {
   }
   if (answer.events.empty()) print("Nothing happened in that time.\n");
   if (answer.events.size() == kMostEvents)
-    print("These are the newest {}: --to shows older ones.\n", kMostEvents);
+    print("These are the newest {} of {}: --to shows older ones.\n", kMostEvents, answer.total);
   return 0;
 }
 

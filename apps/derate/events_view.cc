@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/when.h"
+#include "core/gpu_group.h"
 #include "core/sample.h"
 #include "simulated.h"
 #include "terminal/output.h"
@@ -125,13 +126,26 @@ std::string throttle_text(std::int64_t bits) {
 }
 
 std::string event_line(const EventView& event) {
-  const std::string gpu = event.gpu.empty() ? ""
-                          : event.gpu_index ? "GPU " + gpu_cell(*event.gpu_index, event.gpu)
-                                            : cut_text(event.gpu, 12);
-  return fmt::format("{}  {}  {:<9}  {}  {}\n", second_text(exact_time(event.time_unix_seconds)),
+  const std::vector<int> several(event.gpu_indices.begin(), event.gpu_indices.end());
+  const std::string gpu = !event.gpu.empty() && event.gpu_index
+                              ? "GPU " + gpu_cell(*event.gpu_index, event.gpu)
+                          : several.size() > 1 ? gpu_group_name(several)
+                                               : cut_text(event.gpu, 12);
+  // Those of one moment, as of one command, need no other time.
+  const double since = event.first_unix_seconds.value_or(event.time_unix_seconds);
+  const std::string from = event.time_unix_seconds - since < 1
+                               ? ""
+                               : fmt::format(", since {}", second_text(exact_time(since)));
+  return fmt::format("{}  {}  {:<9}  {}  {}{}\n", second_text(exact_time(event.time_unix_seconds)),
                      toned(fmt::format("{:<7}", event.severity), severity_paint(event.severity)),
                      gpu, toned(fmt::format("{:<14}", event.event), Paint::strong),
-                     printing_text(event.message));
+                     printing_text(event.message), from);
+}
+
+std::string counts_line(const EventsAnswer& answer) {
+  if (answer.total <= static_cast<std::int64_t>(answer.events.size())) return {};
+  return fmt::format("{} events: {} warnings, {} errors. --each prints each.\n", answer.total,
+                     answer.warnings, answer.errors);
 }
 
 std::string why_text(const WhyAnswer& answer, std::size_t width) {

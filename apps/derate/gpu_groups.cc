@@ -6,19 +6,6 @@
 
 namespace derate::cli {
 
-std::string gpu_group_name(std::vector<int> indices) {
-  std::sort(indices.begin(), indices.end());
-  std::string out;
-  for (std::size_t i = 0; i < indices.size();) {
-    std::size_t last = i;
-    while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
-    out += fmt::format("{}{}", out.empty() ? "" : ",", indices[i]);
-    if (last > i) out += fmt::format("{}{}", last > i + 1 ? "-" : ",", indices[last]);
-    i = last + 1;
-  }
-  return "GPU " + out;
-}
-
 std::vector<std::string> grouped_sentences(const std::vector<GpuSentence>& sentences) {
   struct Group {
     std::string rest;

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace derate::cli {
+#include "core/gpu_group.h"
 
-// "GPU 0-2,5" of indices, ascending.
-std::string gpu_group_name(std::vector<int> indices);
+namespace derate::cli {
 
 // What was done to one GPU, as the daemon says it: "GPU 3 is observed".
 struct GpuSentence {

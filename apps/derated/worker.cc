@@ -246,6 +246,7 @@ Result<void> Worker::step() {
   let_sleep();
   take_changes();
   tell_pauses();
+  tell_lost_policies();
   if (fleet_.is_open()) round();
   attribute();
   answers_.tokens.step();
@@ -255,6 +256,7 @@ Result<void> Worker::step() {
   if (!records_.events.is_numbered())
     if (const auto last = records_.history.last_event()) records_.events.number_after(*last);
   records_.history.step();
+  records_.events.settle();
   show();
   return {};
 }
@@ -279,7 +281,9 @@ void Worker::round() {
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : records_.history.take_wanted())
     fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
+  if (began) records_.detector.begin_round(clock_.now(), late);
   if (fleet_.tick() > 0 && began) records_.lateness.add(std::max(Duration{}, late));
+  records_.detector.settle(clock_.now());
   work_.tracker.begin_listing(work_gpus());
   fleet_.maintain();
 }
@@ -317,6 +321,15 @@ void Worker::tell_pauses() {
     tell(EventKind::started, "derated has its GPUs", std::move(fields));
   else if (std::exchange(course_.paused, false))
     tell(EventKind::resumed, "derated has its GPUs again", std::move(fields));
+}
+
+void Worker::tell_lost_policies() {
+  if (!fleet_.is_open()) return;
+  if (const auto before = records_.history.take_commanded())
+    if (auto lost = records_.lost.begin(*before, fleet_.gpus()))
+      records_.events.add(*std::move(lost));
+  for (const ManagedGpu& gpu : fleet_.gpus())
+    if (auto released = records_.lost.take(gpu)) records_.events.add(*std::move(released));
 }
 
 // --- GPUs that are left asleep -------------------------------------------------------------------
@@ -418,6 +431,7 @@ void Worker::take_snapshot(Figures loop) {
     if (!known) continue;
     known->totals = records_.totals.of(gpu.uuid());
     known->began = records_.daemon.figures().started;
+    known->lost_policy = records_.lost.of(gpu.uuid());
     now.gpus.push_back(*std::move(known));
   }
   for (const auto& [uuid, row] : records_.totals.rows())
@@ -483,6 +497,7 @@ Result<void> Worker::stop(Duration patience) {
   EventFields fields;
   if (!restored.ok()) fields.emplace_back("not_restored", restored.error().message);
   tell(EventKind::stopped, "derated ends", std::move(fields));
+  records_.events.settle(EventLines::Which::all);
   answers_.attribution.stop();
   records_.history.stop();
   return restored;

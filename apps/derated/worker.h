@@ -31,6 +31,7 @@
 #include "service/records/event_detector.h"
 #include "service/records/event_log.h"
 #include "service/records/history_service.h"
+#include "service/records/lost_policies.h"
 #include "service/records/snapshot.h"
 #include "service/records/state_file.h"
 #include "service/scheduler/allocation_service.h"
@@ -133,6 +134,7 @@ class Worker {
     HistoryService history;
     EventLog events;
     EventDetector detector;
+    LostPolicies lost;
     GpuTotalsTable totals;
     TenantRows tenants;
     DaemonMeter daemon;
@@ -184,6 +186,7 @@ class Worker {
   void take_settings();
   void tell(EventKind kind, std::string message, EventFields fields = {});
   void tell_pauses();
+  void tell_lost_policies();
   bool is_waking() const;
   bool is_used(const ManagedGpu& gpu) const;
   std::vector<GpuSleep::Gpu> sleepy_gpus();

@@ -35,6 +35,8 @@ void visit_fields(FieldsOf<EventsRead> auto& m, auto&& visit) {
             .within(0, 9e15),
         m.after);
   visit(optional_field("most", "so many, the newest").within(1, 10000), m.most);
+  visit(optional_field("fold", "events that follow each other closely and say the same are one"),
+        m.fold);
 }
 void visit_fields(FieldsOf<WhyRead> auto& m, auto&& visit) {
   visit(optional_field("gpu", "an index, UUID or PCI bus id"), m.gpu);
@@ -148,17 +150,25 @@ void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
 }
 
 void visit_fields(FieldsOf<EventView> auto& m, auto&& visit) {
-  visit(required_field("id", "counts up"), m.id);
-  visit(required_field("time_unix_seconds", "when"), m.time_unix_seconds);
+  visit(required_field("id", "counts up; of several, the newest's"), m.id);
+  visit(required_field("time_unix_seconds", "when; of several, the newest"), m.time_unix_seconds);
   visit(required_field("event", "its name in the catalogue"), m.event);
   visit(required_field("severity", "info, warning or error"), m.severity);
-  visit(optional_field("gpu", "UUID; absent: of the whole service"), m.gpu);
+  visit(optional_field("gpu", "UUID; absent: of the whole service, or of several GPUs"), m.gpu);
   visit(optional_field("gpu_index", "its number now"), m.gpu_index);
   visit(required_field("message", "a sentence"), m.message);
   visit(optional_field("fields", "what it says in figures and words, by name"), m.fields);
+  visit(optional_field("count", "of how many events it is"), m.count);
+  visit(optional_field("first_unix_seconds", "of several: when the first came"),
+        m.first_unix_seconds);
+  visit(optional_field("gpu_indices", "of several: the numbers of their GPUs"), m.gpu_indices);
 }
 void visit_fields(FieldsOf<EventsAnswer> auto& m, auto&& visit) {
   visit(required_field("events", "ascending by id"), m.events);
+  visit(optional_field("total", "how many events came in that time, of those that are asked for"),
+        m.total);
+  visit(optional_field("warnings", "of them, those with the severity warning"), m.warnings);
+  visit(optional_field("errors", "of them, those with the severity error"), m.errors);
 }
 
 void visit_fields(FieldsOf<DecisionView> auto& m, auto&& visit) {

@@ -35,6 +35,7 @@ struct EventsRead {
   std::string gpu;       // one; empty: all, and the service
   std::int64_t after = 0;
   std::int64_t most = 1000;
+  bool fold = false;
   bool operator==(const EventsRead&) const = default;
 };
 struct WhyRead {
@@ -116,10 +117,16 @@ struct EventView {
   std::optional<int> gpu_index;
   std::string message;
   NamedTexts fields;
+  // Of several that are folded into one.
+  std::int64_t count = 1;
+  std::optional<double> first_unix_seconds;
+  std::vector<std::int64_t> gpu_indices;
   bool operator==(const EventView&) const = default;
 };
 struct EventsAnswer {
   std::vector<EventView> events;
+  // Of all that happened in the time.
+  std::int64_t total = 0, warnings = 0, errors = 0;
   bool operator==(const EventsAnswer&) const = default;
 };
 

@@ -45,11 +45,13 @@ enum class EventKind : std::uint8_t {
   stuck,          // a driver call does not return
   lost,           // the GPU does not answer any more
   found,          // the GPU answers again
+  host_late,      // most GPUs did not answer for a moment, at the same time
   straggler,      // other GPUs wait for this one, which is slower
   meter_doubted,  // the energy counter stands still, or differs from the power
   meter_sound,    // the energy counter is sound again
   asleep,         // nobody uses the GPUs: they are closed, so that they power down
   awake,          // they are opened again
+  policies_lost,  // what commands had set before a restart is in force no more
 };
 
 struct EventInfo {
@@ -57,6 +59,9 @@ struct EventInfo {
   const char* name;  // as in JSON, in journald and in the history: "promise_broken"
   EventSeverity severity;
   const char* meaning;  // a sentence
+  // Names of fields, with blanks between: events of the kind that differ in one of them are never
+  // folded into one line. "*": those that differ in any field or in the message.
+  const char* told_apart_by = "";
 };
 std::span<const EventInfo> event_catalogue();
 const EventInfo& info_of(EventKind kind);

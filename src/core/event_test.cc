@@ -26,7 +26,7 @@ TEST(Events, EachHasItsPlaceItsNameOnceAndASentence) {
     })) << name;
     EXPECT_TRUE(meaning.ends_with('.')) << name;
   }
-  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::awake) + 1);
+  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::policies_lost) + 1);
   EXPECT_EQ(find_event("reboot"), nullptr);
 }
 
@@ -38,7 +38,9 @@ TEST(Events, TheNamesAreThoseThatWerePublished) {
       names,
       "started stopped paused resumed config_changed governed released not_governed "
       "restored restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
-      "thermal thermal_over stuck lost found straggler meter_doubted meter_sound asleep awake ");
+      "thermal thermal_over stuck lost found host_late straggler meter_doubted meter_sound asleep "
+      "awake "
+      "policies_lost ");
 }
 
 TEST(Events, ThePageHasTheCatalogue) {

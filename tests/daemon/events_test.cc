@@ -2,6 +2,7 @@
 // none where nothing happens.
 #include <gtest/gtest.h>
 
+#include "base/text.h"
 #include "house.h"
 #include "service/records/event_log.h"
 #include "service/records/health.h"
@@ -357,6 +358,96 @@ TEST(DaemonEvents, StuckAndFound) {
   house.trouble(0).hangs = false;
   house.run(30s);
   EXPECT_EQ(house.names(), "found");
+}
+
+// All GPUs at once are the host's fault, and one of them is not.
+TEST(DaemonEvents, AHostThatIsLateIsOneEvent) {
+  EventHouse house(8, governed_by("assure"));
+  (void)house.take();
+  for (int i = 0; i < 8; ++i) house.trouble(i).hangs = true;
+  house.run(20s);
+  EXPECT_EQ(house.names(), "");
+  for (int i = 0; i < 7; ++i) house.trouble(i).hangs = false;
+  house.run(20s);
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, EventKind::host_late);
+  EXPECT_EQ(field_of(events[0], "gpus"), "0-7");
+  EXPECT_NEAR(parse_double(field_of(events[0], "seconds")).value_or(0), 20, 1);
+  EXPECT_EQ(events[1].kind, EventKind::stuck);
+  EXPECT_EQ(events[1].gpu, house.uuid_of(7));
+  house.trouble(7).hangs = false;
+  house.run(20s);
+  EXPECT_EQ(house.names(), "found");
+}
+
+TEST(DaemonEvents, ADriverThatHangsAsAWholeIsOneEvent) {
+  EventHouse house(4);
+  (void)house.take();
+  for (int i = 0; i < 4; ++i) house.trouble(i).hangs = true;
+  house.run(2min);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, EventKind::stuck);
+  EXPECT_EQ(events[0].gpu, "");
+  EXPECT_EQ(field_of(events[0], "gpus"), "0-3");
+  for (int i = 0; i < 4; ++i) house.trouble(i).hangs = false;
+  house.run(20s);
+  EXPECT_EQ(house.names(), "found");
+}
+
+// A command to eight GPUs is a line of the log.
+TEST(DaemonEvents, ACommandToManyIsALineOfTheLog) {
+  EventHouse house(8);
+  house.logged.clear();
+  (void)house.tell({{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", ""}});
+  house.run(2s);
+  EXPECT_EQ(house.take().size(), 9u);  // and derated had its GPUs
+  EXPECT_TRUE(house.has_logged("GPU 0-7 is governed by efficient-fix"));
+  const auto lines = std::count_if(house.logged.begin(), house.logged.end(), [](const auto& line) {
+    return line.find("governed by") != std::string::npos;
+  });
+  EXPECT_EQ(lines, 1);
+}
+
+// A policy that a command had set ends with a restart: an event says so, until somebody sets or
+// releases the GPU.
+TEST(DaemonEvents, PoliciesOfCommandsThatEndWithARestart) {
+  EventHouse house(3);
+  (void)house.tell({{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "0,1"}});
+  house.run(2s);
+  const auto lost = [&](int gpu) { return house.worker->board().latest()->gpus[gpu].lost_policy; };
+  const auto restart = [&](const Settings& settings = {}) {
+    EXPECT_TRUE(house.worker->stop().ok());
+    (void)house.take();
+    house.start(settings);
+    house.run(3s);
+    std::vector<Event> out;
+    for (Event& each : house.take())
+      if (each.kind == EventKind::policies_lost) out.push_back(std::move(each));
+    return out;
+  };
+  auto events = restart();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(field_of(events[0], "policies"), "efficient-fix: 0,1");
+  EXPECT_NE(events[0].message.find("efficient-fix on GPU 0,1 (uid 0)"), std::string::npos)
+      << events[0].message;
+  EXPECT_EQ(lost(0), "efficient-fix");
+  EXPECT_EQ(lost(2), "");
+  EXPECT_EQ(restart().size(), 1u);  // it is so still
+  (void)house.tell({{"command", "release"}, {"gpus", "0"}});
+  (void)house.tell({{"command", "policy-set"}, {"policy", "max-freq"}, {"gpus", "1"}});
+  house.run(2s);
+  EXPECT_EQ(lost(0), "");
+  EXPECT_EQ(lost(1), "");
+  events = restart();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(field_of(events[0], "policies"), "max-freq: 1");
+  // The configuration's policy takes its place: that the command's has gone is said once.
+  events = restart(governed_by("efficient-fix"));
+  EXPECT_EQ(events.size(), 1u);
+  EXPECT_EQ(lost(1), "");
+  EXPECT_TRUE(restart(governed_by("efficient-fix")).empty());
 }
 
 // Beats name phases; a phase each second is a flood.

@@ -160,10 +160,12 @@ NvmlSource::~NvmlSource() {
     thread_.detach();
 }
 
-Error NvmlSource::stuck() const {
-  return {Errc::gpu_stuck,
-          fmt::format("GPU {} ({}): a driver call has not come back for {:.2f} s",
-                      capability_.id.index, capability_.id.uuid, seconds(shared_->busy_for()))};
+// A busy machine makes calls late; only one that stays out is the GPU's fault.
+Error NvmlSource::overdue() const {
+  const Duration out_for = shared_->busy_for();
+  return {out_for >= patience_.hung ? Errc::gpu_stuck : Errc::busy,
+          fmt::format("GPU {} ({}): no answer from the driver for {:.2f} s", capability_.id.index,
+                      capability_.id.uuid, seconds(out_for))};
 }
 
 template <class T, class Call>
@@ -178,14 +180,14 @@ NvmlSource::Answer<T> NvmlSource::begin(Kind kind, Call call) {
 template <class T>
 Result<T> NvmlSource::finish(Kind kind, const Answer<T>& answer, Duration patience) {
   if (answer != nullptr && shared_->finish(kind, patience)) return std::move(**answer);
-  return stuck();
+  return overdue();
 }
 
 template <class T, class Call>
 Result<T> NvmlSource::run(Kind kind, Call call, Duration patience) {
   const std::lock_guard one_caller(callers_);
   // One of its kind that is late is waited for; one that hangs has overrun this already.
-  if (!shared_->finish(kind, patience)) return stuck();
+  if (!shared_->finish(kind, patience)) return overdue();
   return finish<T>(kind, begin<T>(kind, std::move(call)), patience);
 }
 
@@ -204,11 +206,11 @@ std::optional<Result<T>> NvmlSource::poll(Kind kind, Begun<T>& begun) {
   if (begun.answer != nullptr && !shared_->is_under_way(kind)) {
     const Answer<T> answer = std::exchange(begun, {}).answer;
     if (*answer) return **answer;
-    return stuck();  // it was waiting when another caller gave up
+    return overdue();  // it was waiting when another caller gave up
   }
   if (shared_->overrun(kind, patience_.polled)) {
     begun = {};
-    return stuck();
+    return overdue();
   }
   if (std::exchange(begun.refused, false))
     return Error{Errc::busy, fmt::format("GPU {}: busy with an earlier call of the same kind",

@@ -20,14 +20,17 @@ struct NvmlPatience {
   Duration write = std::chrono::seconds(2);
   // Of a call that nobody waits for: a list of processes, a survey of tenants.
   Duration polled = std::chrono::seconds(2);
+  // A call that is overdue counts as hung after this time (docs/operations.md), as late before.
+  Duration hung = std::chrono::seconds(2);
 };
 
 // Makes the calls of `inner` on a thread of its own, one after the other: of each kind (a write, a
 // reading, a list of processes, a survey of tenants) one at most waits or runs. A call that
-// overruns its caller's patience gives Errc::gpu_stuck, and so at once does every call after it for
-// as long as it hangs; when it comes back late, its answer is dropped and the GPU is read again.
-// Patience begins when the thread takes the call: the time behind another call does not count, and
-// a call that still waits when its caller has given up is never made.
+// overruns its caller's patience gives an error, and so at once does every call after it for as
+// long as it is out: Errc::busy until it has been out for `hung`, Errc::gpu_stuck from then on.
+// When it comes back late, its answer is dropped and the GPU is read again. Patience begins when
+// the thread takes the call: the time behind another call does not count, and a call that still
+// waits when its caller has given up is never made.
 //
 // A call that hangs while this object goes is left behind together with `inner`, so what `inner`
 // refers to (its clock) must live as long as the process.
@@ -90,7 +93,7 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   void start(Kind kind, Begun<T>& begun, Call call);
   template <class T>
   std::optional<Result<T>> poll(Kind kind, Begun<T>& begun);
-  Error stuck() const;
+  Error overdue() const;
 
   Capability capability_;
   std::shared_ptr<const DriverCosts> costs_;

@@ -111,7 +111,7 @@ auto answer_of(Poll poll) {
 struct NvmlSourceTest : ::testing::Test {
   std::unique_ptr<NvmlSource> create(Duration deadline) {
     return *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr,
-                               {deadline, deadline, kLong});
+                               {deadline, deadline, kLong, deadline});
   }
   // Reads until the GPU answers again.
   Result<Sample> read_when_back(NvmlSource& source) {
@@ -149,7 +149,7 @@ TEST_F(NvmlSourceTest, AHungCallIsStuckThenLateThenFine) {
   ASSERT_FALSE(stuck.ok());
   EXPECT_EQ(stuck.error().code, Errc::gpu_stuck);
   EXPECT_TRUE(
-      stuck.error().message.starts_with("GPU 3 (GPU-abc): a driver call has not come back for 0."))
+      stuck.error().message.starts_with("GPU 3 (GPU-abc): no answer from the driver for 0."))
       << stuck.error().message;
 
   // At once while it hangs, whatever is asked, and no second call is made.
@@ -166,6 +166,25 @@ TEST_F(NvmlSourceTest, AHungCallIsStuckThenLateThenFine) {
   const auto back = read_when_back(*source);
   ASSERT_TRUE(back.ok());
   EXPECT_GE(back->energy, Joules(2));
+}
+
+// A busy machine makes calls late: only a call that stays out says that the GPU is stuck.
+TEST_F(NvmlSourceTest, ACallIsLateBeforeItIsStuck) {
+  const auto source = *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr,
+                                          {kShort, kShort, kShort, 4 * kShort});
+  gate->set(true);
+  const auto start = RealTime::now();
+  auto late = source->read({});
+  // Measured from before the call: at a time when it says "late", it has not been out for longer.
+  if (RealTime::now() - start < 4 * kShort) {
+    EXPECT_EQ(late.error().code, Errc::busy);
+  }
+  while (RealTime::now() - start < 4 * kShort) std::this_thread::yield();
+  while (RealTime::now() - start < kLong && late.error().code == Errc::busy)
+    late = source->read({});
+  EXPECT_EQ(late.error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*source).ok());
 }
 
 TEST_F(NvmlSourceTest, TheDestructorDoesNotWaitForAHungCall) {
@@ -330,8 +349,8 @@ TEST_F(NvmlSourceTest, AskedTwiceForTheSameItIsBusyAndTheFirstAnswerIsKept) {
 
 // What waits behind a call that hangs is told that the GPU is stuck, and never made.
 TEST_F(NvmlSourceTest, ACallThatNobodyWaitsForIsStuckWhenItOverruns) {
-  const auto source =
-      *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr, {kLong, kLong, kShort});
+  const auto source = *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr,
+                                          {kLong, kLong, kShort, kShort});
   gate->set(true);
   source->start_tenancy();
   ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
@@ -394,8 +413,8 @@ struct CountedControl final : ClockControl {
 // Its caller was told that it failed: it must not come true afterwards.
 TEST_F(NvmlSourceTest, AWriteThatWaitedInVainIsNotMadeLater) {
   CountedControl control;
-  const auto source =
-      *NvmlSource::create(std::make_unique<GatedSource>(gate), &control, {kShort, kShort, kLong});
+  const auto source = *NvmlSource::create(std::make_unique<GatedSource>(gate), &control,
+                                          {kShort, kShort, kLong, kShort});
   gate->set(true);
   source->start_processes();
   ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));

@@ -468,7 +468,7 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
 
 // Takes the GPU in hand by what is assigned to it. Where that fails the GPU is observed, and
 // `trouble` says why.
-GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
+GovernedGpu Fleet::take_control(ManagedGpu& gpu, Trouble trouble) {
   options_.alive();  // taking the lease may block
   const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
   gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
@@ -487,8 +487,9 @@ GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
   }
   gpu.trouble = std::move(made).error();
   gpu.trouble->message = "not governed: " + gpu.trouble->message;
-  options_.log.warning(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message),
-                       {{"gpu", gpu.uuid()}});
+  if (trouble == Trouble::logged)
+    options_.log.warning(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message),
+                         {{"gpu", gpu.uuid()}});
   return observe_gpu(*gpu.open.source, settings_);
 }
 
@@ -505,9 +506,9 @@ Result<void> Fleet::restore_and_observe(std::size_t at, const char* why) {
 }
 
 // Restored first: who comes next finds the GPU as it was found.
-Result<void> Fleet::reassign(std::size_t at, const char* why) {
+Result<void> Fleet::reassign(std::size_t at, const char* why, Trouble trouble) {
   auto restored = restore_and_observe(at, why);
-  (void)governor_->replace(at, take_control(gpus_[at]));
+  (void)governor_->replace(at, take_control(gpus_[at], trouble));
   release_lease(gpus_[at]);
   return restored;
 }
@@ -647,7 +648,7 @@ Result<std::string> Fleet::assign(std::size_t at, Assignment request) {
                            ? fmt::format("governed by {}", request.policy->policy.info->name)
                            : "observed",
                        first_of);
-  const auto restored = reassign(at, "another policy comes");
+  const auto restored = reassign(at, "another policy comes", Trouble::returned);
   if (!request.governs()) {
     if (!restored.ok()) return restored.error();
     return fmt::format("GPU {} is observed", gpu.id().index);

@@ -172,10 +172,12 @@ class Fleet : public TunedGpus {
   void log_clocks_between_steps(std::size_t first) const;
   Result<GovernedGpu> govern_assigned(const ManagedGpu& gpu) const;
   Result<GovernedGpu> governed(ManagedGpu& gpu);
-  GovernedGpu take_control(ManagedGpu& gpu);
+  // Why a GPU is not governed as assigned: to the log, or to the caller of assign() alone.
+  enum class Trouble : std::uint8_t { logged, returned };
+  GovernedGpu take_control(ManagedGpu& gpu, Trouble trouble = Trouble::logged);
   JournalHandle journal_handle_for(const ManagedGpu& gpu) const;
   Result<void> restore_and_observe(std::size_t at, const char* why);
-  Result<void> reassign(std::size_t at, const char* why);
+  Result<void> reassign(std::size_t at, const char* why, Trouble trouble = Trouble::logged);
   void release_lease(const ManagedGpu& gpu);
   Result<std::vector<std::size_t>> free_gpus(const TuningPlan& plan) const;
   Result<void> begin_tuning(const std::string& name, const TuningPlan& plan,

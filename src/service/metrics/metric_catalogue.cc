@@ -62,7 +62,8 @@ const GpuSnapshot& here(const MetricGpu& gpu) {
   static const GpuSnapshot kAway;
   return gpu.here != nullptr ? *gpu.here : kAway;
 }
-bool is_governed(const MetricGpu& gpu) { return !here(gpu).policy.empty(); }
+// One that is lost is not, whatever is assigned to it.
+bool is_governed(const MetricGpu& gpu) { return !gpu.lost && !here(gpu).policy.empty(); }
 // Empty where no policy governs the GPU.
 const Record& governed_record(const MetricGpu& gpu) {
   static const Record kNone;
@@ -227,6 +228,13 @@ constexpr Metric kGpuMetrics[] = {
      [](const MetricGpu& gpu) {
        return flag_of(gpu.lost || gpu.stuck || (gpu.here && *attention_of(*gpu.here) != '\0'));
      }},
+    {{"derate_gpu_policy_lost", Type::gauge, "",
+      "1 while no policy governs the GPU, a command had set one before the service restarted, and "
+      "none has released it."},
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here == nullptr) return;
+       out.add(flag_of(!gpu.here->lost_policy.empty() && gpu.here->policy.empty()));
+     }},
     {{"derate_gpu_power_watts", Type::gauge, "watts", "Power that the board draws."},
      [](const MetricGpu& gpu) {
        return gpu.sample != nullptr ? metric_value(board_power(*gpu.sample)) : std::nullopt;
@@ -344,7 +352,8 @@ constexpr Metric kGpuMetrics[] = {
       "Time in which the driver named that reason for the clock."},
      put_throttle_seconds,
      "reason"},
-    {{"derate_gpu_governed", Type::gauge, "", "1 while a policy governs the GPU, 0 while none."},
+    {{"derate_gpu_governed", Type::gauge, "",
+      "1 while a policy governs the GPU, 0 while none does or the GPU is lost."},
      [](const MetricGpu& gpu) { return gpu.here ? flag_of(is_governed(gpu)) : std::nullopt; }},
     {{"derate_gpu_policy", Type::info, "",
       "The policy that governs the GPU, whether it only says what it would do, and who said so."},

@@ -305,7 +305,10 @@ TEST(Metrics, AGpuThatIsLostOrClosedIsTold) {
     EXPECT_EQ(read.find("derate_gpu_up", gpu_labels(lost)), 0);
     EXPECT_EQ(read.find("derate_gpu_lost", gpu_labels(lost)), 1);
     EXPECT_TRUE(read.find("derate_gpu_energy_joules_total", gpu_labels(lost)));
+    EXPECT_FALSE(read.find("derate_gpu_asked_sm_clock_hertz", gpu_labels(lost)));
   }
+  EXPECT_EQ(read.find("derate_gpu_governed", gpu_labels(0)), 1);
+  EXPECT_EQ(read.find("derate_gpu_governed", gpu_labels(1)), 0);
   EXPECT_EQ(read.find("derate_gpu_stuck", gpu_labels(1)), 1);
   EXPECT_EQ(read.find("derate_gpus", {{"state", "lost"}}), 2);
   EXPECT_EQ(read.find("derate_gpus", {{"state", "open"}}), 1);

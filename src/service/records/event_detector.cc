@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/gpu_group.h"
 #include "policy/registry/registry.h"
 #include "service/records/snapshot.h"
 
@@ -53,7 +54,7 @@ void EventDetector::take(const GpuRecord& each) {
   const PolicyAssignment* const by = each.gpu.policy();
   const Duration tick = by != nullptr ? policy_tick(by->policy.params) : Duration::zero();
   known.meter.set_max_gap(std::max(max_gap_, 2 * tick));
-  see_answers(each, known);
+  see_answer(each, known);
   see_governing(each, known);
   see_promise(each, known);
   see_work(each, known);
@@ -177,12 +178,18 @@ void EventDetector::see_writes(const GpuRecord& each, Known& known) {
   const bool yields = done.outcome == Outcome::yielded;
   if (yields && !std::exchange(known.yielded, yields))
     tell(EventKind::yielded, each.gpu.id(), "is left to another tool", error);
-  // What is tried again and again is told once, until it succeeds.
-  const bool fails = done.outcome == Outcome::failed;
+  // A write that is tried again and again is one event, until it succeeds. That a GPU without an
+  // answer cannot be set is no news of its own.
+  const bool fails = done.outcome == Outcome::failed && record.sample;
   const bool succeeds = done.outcome == Outcome::written || done.outcome == Outcome::released;
-  if (fails && !std::exchange(known.write_failed, true))
-    tell(EventKind::write_failed, each.gpu.id(), "could not be set: " + done.error, error);
   if (succeeds) known.write_failed = false;
+  if (done.outcome != Outcome::failed && done.outcome != Outcome::waiting)
+    known.failing_since.reset();
+  if (!fails) return;
+  if (!known.failing_since) known.failing_since = record.time;
+  if (record.time - std::max(*known.failing_since, late_) >= kFailsFor &&
+      !std::exchange(known.write_failed, true))
+    tell(EventKind::write_failed, each.gpu.id(), "could not be set: " + done.error, error);
 }
 
 void EventDetector::see_heat(const GpuRecord& each, Known& known) {
@@ -226,33 +233,74 @@ void EventDetector::see_meter(const GpuRecord& each, Known& known) {
        std::move(fields));
 }
 
-void EventDetector::see_answers(const GpuRecord& each, Known& known) {
+void EventDetector::see_answer(const GpuRecord& each, Known& known) {
   const Record& record = each.record;
-  if (record.sample) {
-    if (known.answers != Answers::yes) {
-      const Duration silent = record.time - *known.silent_since;
-      tell(EventKind::found, each.gpu.id(), "answers again",
-           {{"seconds", fmt::format("{:.0f}", seconds(silent))}});
-    }
-    known.answers = Answers::yes;
-    known.silent_since.reset();
-    return;
-  }
-  if (!known.silent_since) known.silent_since = record.time;
-  const bool stuck = record.sample_failure == Errc::gpu_stuck;
-  const bool gone =
-      record.sample_failure == Errc::gpu_lost || (record.estimate.freshness == Freshness::expired &&
-                                                  record.time - *known.silent_since >= kSilentFor);
+  const auto& failure = record.sample_failure;
+  known.unanswered = record.sample_error;
+  answers_.note(each.gpu.uuid(),
+                record.sample                ? GpuAnswer::yes
+                : failure == Errc::busy      ? GpuAnswer::late
+                : failure == Errc::gpu_stuck ? GpuAnswer::hung
+                : failure == Errc::gpu_lost  ? GpuAnswer::gone
+                                             : GpuAnswer::failed,
+                record.time);
+}
+
+void EventDetector::begin_round(Instant now, Duration late) {
+  if (late < kLateRound) return;
+  late_ = now;
+  answers_.excuse(now);
+}
+
+void EventDetector::settle(Instant now) {
+  using Kind = AnswerNews::Kind;
+  for (const AnswerNews& news : answers_.settle(now))
+    if (news.kind == Kind::stuck || news.kind == Kind::lost || news.kind == Kind::found)
+      tell_one(news);
+    else
+      tell_many(news);
+}
+
+void EventDetector::tell_one(const AnswerNews& news) {
+  using Kind = AnswerNews::Kind;
+  const Known& known = known_[news.gpus.front()];
+  const GpuId gpu{.index = known.index.value_or(-1), .uuid = news.gpus.front()};
+  if (news.kind == Kind::found)
+    return tell(EventKind::found, gpu, "answers again",
+                {{"seconds", fmt::format("{:.0f}", seconds(news.time))}});
   EventFields fields;
-  add_text(fields, "error", record.sample_error);
-  if (stuck && known.answers == Answers::yes) {
-    known.answers = Answers::stuck;
-    tell(EventKind::stuck, each.gpu.id(), "is stuck: a driver call does not come back",
-         std::move(fields));
-  } else if (!stuck && gone && known.answers != Answers::no) {
-    known.answers = Answers::no;
-    tell(EventKind::lost, each.gpu.id(), "does not answer any more", std::move(fields));
+  add_text(fields, "error", known.unanswered);
+  if (news.kind == Kind::stuck)
+    return tell(EventKind::stuck, gpu, "is stuck: a driver call does not come back",
+                std::move(fields));
+  tell(EventKind::lost, gpu, "does not answer any more", std::move(fields));
+}
+
+void EventDetector::tell_many(const AnswerNews& news) {
+  using Kind = AnswerNews::Kind;
+  std::vector<int> indices;
+  for (const std::string& uuid : news.gpus) indices.push_back(known_[uuid].index.value_or(-1));
+  const std::string time = fmt::format("{:.1f}", seconds(news.time));
+  Event event{.time = clock_.wall_now(),
+              .kind = EventKind::stuck,
+              .fields = {{"gpus", gpu_numbers(indices)}, {"seconds", time}}};
+  if (news.kind == Kind::host_late) {
+    event.kind = EventKind::host_late;
+    event.message =
+        fmt::format("the host was late: {} of {} GPUs did not answer for {} s at the same time",
+                    news.gpus.size(), news.of, time);
+    if (news.times > 1) {
+      event.message += fmt::format("; {} times, this was the longest", news.times);
+      event.fields.emplace_back("times", std::to_string(news.times));
+    }
+  } else if (news.kind == Kind::driver_hung) {
+    event.message = fmt::format("{} is stuck: the driver has not answered any of them for {} s",
+                                gpu_group_name(indices), time);
+  } else {
+    event.kind = EventKind::found;
+    event.message = fmt::format("{} answers again", gpu_group_name(indices));
   }
+  emit_(std::move(event));
 }
 
 void EventDetector::take(const AuditEntry& entry) {
@@ -279,6 +327,7 @@ void EventDetector::set_max_gap(Duration max_gap) { max_gap_ = max_gap; }
 
 void EventDetector::closed() {
   for (auto& [uuid, known] : known_) known = Known{.index = known.index};
+  answers_.forget();
 }
 
 }  // namespace derate

@@ -6,6 +6,7 @@
 
 #include "api/requests.h"
 #include "base/json.h"
+#include "core/gpu_group.h"
 
 namespace derate {
 namespace {
@@ -25,10 +26,16 @@ LogLevel level_of(EventSeverity severity) {
 }
 
 // Each kind has a place of its own: the log's limit is one of messages of a place, and many of one
-// kind keep no other out.
-LogRecord log_record(const Event& event) {
+// kind keep no other out. Fields are of one GPU.
+LogRecord log_record(const FoldedEvent& folded) {
+  const Event& event = folded.newest;
   const EventInfo& info = info_of(event.kind);
-  LogRecord out{level_of(info.severity), event.message, {{"event", info.name}}, {info.name, 0}};
+  LogRecord out{level_of(info.severity), folded.message(), {{"event", info.name}}, {info.name, 0}};
+  if (folded.count > 1) out.fields.emplace_back("count", folded.count);
+  if (folded.distinct.size() > 1) {
+    out.fields.emplace_back("gpus", gpu_numbers(folded.gpu_indices()));
+    return out;
+  }
   if (!event.gpu.empty()) out.fields.emplace_back("gpu", event.gpu);
   for (const auto& [name, value] : event.fields) out.fields.emplace_back(name, value);
   return out;
@@ -92,10 +99,15 @@ void EventLog::number(Event event) {
 void EventLog::add(Event event) {
   if (event.time == WallTime{}) event.time = clock_.wall_now();
   if (!admit(event)) return;
-  options_.log.write(log_record(event));
+  lines_.add(event);
   if (is_numbered()) return number(std::move(event));
   waiting_.push_back(std::move(event));
   if (waiting_.size() > options_.most) waiting_.pop_front();
+}
+
+void EventLog::settle(EventLines::Which which) {
+  for (const FoldedEvent& each : lines_.take(clock_.now(), which))
+    options_.log.write(log_record(each));
 }
 
 void EventLog::number_after(std::int64_t last) {

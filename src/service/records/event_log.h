@@ -1,5 +1,5 @@
 // The newest events, for whoever listens: numbered, bounded in memory and in how many come of one
-// kind. Each also goes to the log and to the history.
+// kind. Each also goes to the history, and to the log, where events of a kind are one line.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/event.h"
+#include "service/records/event_lines.h"
 
 namespace derate {
 
@@ -54,6 +55,8 @@ class EventLog {
   // Takes the event, with the time of now where it has none. One too many of its kind is counted
   // instead, and the next that is taken says so.
   void add(Event event);
+  // After a round: writes to the log what is due (event_lines.h); at the end, all of it.
+  void settle(EventLines::Which which = EventLines::Which::due);
   // The history's highest number is known: those that wait are numbered after it, and all that
   // come. Until then no listener sees any. Only the first call counts.
   void number_after(std::int64_t last);
@@ -81,6 +84,7 @@ class EventLog {
   const Clock& clock_;
   Options options_;
   std::map<std::pair<EventKind, std::string>, Kind> kinds_;
+  EventLines lines_;
   std::deque<Event> waiting_;         // for their numbers
   mutable std::mutex mutex_;          // of what follows
   std::optional<std::int64_t> last_;  // empty: not known

@@ -65,7 +65,9 @@ void GpuTotalsMeter::take_reading(const Record& record) {
   ++totals_.reads;
   if (!record.sample) {
     ++totals_.failed_reads;
-    const bool stuck = record.sample_failure == Errc::gpu_stuck;
+    // One that is opened anew has not been silent for long yet, and is stuck all the same.
+    const bool stuck = record.sample_failure == Errc::gpu_stuck ||
+                       (totals_.stuck && record.sample_failure == Errc::busy);
     totals_.times_stuck += stuck && !totals_.stuck;
     totals_.stuck = stuck;
     const bool lost = record.time - totals_.sampled.value_or(*begun_) >= kLostAfter;
@@ -102,7 +104,8 @@ void GpuTotalsMeter::take_writes(const Record& record, const std::optional<Recor
   using Outcome = Actuation::Outcome;
   const Outcome outcome = record.actuation.outcome;
   totals_.writes += outcome == Outcome::written || outcome == Outcome::released;
-  totals_.failed_writes += outcome == Outcome::failed;
+  // That a GPU cannot be set which does not answer is known without it.
+  totals_.failed_writes += outcome == Outcome::failed && record.sample;
   totals_.yields +=
       outcome == Outcome::yielded && !(before && before->actuation.outcome == Outcome::yielded);
   // Another actuator begins to count anew.

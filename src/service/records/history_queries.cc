@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <span>
 
 #include "api/requests.h"
 #include "base/json.h"
@@ -15,6 +16,7 @@
 #include "core/gpu_selection.h"
 #include "core/saving.h"
 #include "govern/saving_json.h"
+#include "service/records/event_fold.h"
 #include "service/records/event_log.h"
 #include "service/records/snapshot.h"
 #include "store/history/history_store.h"
@@ -407,6 +409,27 @@ Result<Json> answer_savings(const std::string& file, const SavingsRead& request,
   return answer_json(out);
 }
 
+namespace {
+
+constexpr std::size_t kMostEventsToFold = 10'000;
+
+EventView folded_view(const FoldedEvent& folded) {
+  EventView out = event_view(folded.newest);
+  if (folded.count == 1) return out;
+  out.message = folded.message();
+  out.count = static_cast<std::int64_t>(folded.count);
+  out.first_unix_seconds = unix_exact(folded.first);
+  for (const int index : folded.gpu_indices()) out.gpu_indices.push_back(index);
+  if (folded.distinct.size() == 1) return out;
+  // Fields are of one GPU.
+  out.gpu.clear();
+  out.gpu_index.reset();
+  out.fields = {};
+  return out;
+}
+
+}  // namespace
+
 Result<Json> answer_events(const std::string& file, const EventsRead& request, WallTime now,
                            std::span<const GpuId> known) {
   EventQuery query{.after = request.after, .most = static_cast<std::size_t>(request.most)};
@@ -421,11 +444,21 @@ Result<Json> answer_events(const std::string& file, const EventsRead& request, W
   if (query.from && query.to && *query.from >= *query.to)
     return Error{Errc::invalid_argument, fmt::format("from {} is not before to {}",
                                                      when_text(*query.from), when_text(*query.to))};
-  EventsAnswer out;
-  for (const Event& event : TRY(read_events(file, query))) {
-    EventView& view = out.events.emplace_back(event_view(event));
-    if (!view.gpu_index) view.gpu_index = index_of(known, event.gpu);
+  const EventCounts counts = TRY(count_events(file, query));
+  EventsAnswer out{.total = counts.total, .warnings = counts.warnings, .errors = counts.errors};
+  // Of events that are folded, more are read than are wanted.
+  if (request.fold) query.most = kMostEventsToFold;
+  std::vector<Event> events = TRY(read_events(file, query));
+  for (Event& event : events)
+    if (!event.gpu_index) event.gpu_index = index_of(known, event.gpu);
+  if (!request.fold) {
+    for (const Event& event : events) out.events.push_back(event_view(event));
+    return answer_json(out);
   }
+  const std::vector<FoldedEvent> folded = fold_events(events);
+  const auto most = std::min(folded.size(), static_cast<std::size_t>(request.most));
+  for (const FoldedEvent& each : std::span(folded).last(most))
+    out.events.push_back(folded_view(each));
   return answer_json(out);
 }
 

@@ -195,6 +195,40 @@ TEST_F(HistoryQueries, EventsComeWithTheirFields) {
             Errc::invalid_argument);
 }
 
+TEST_F(HistoryQueries, EventsAreFoldedIfThatIsRequested) {
+  HistoryRows rows;
+  for (int i = 0; i < 24; ++i)
+    rows.events.push_back({.time = kBegin + 10s + i * 1s,
+                           .kind = EventKind::stuck,
+                           .gpu = i % 2 == 0 ? kFirst : kSecond,
+                           .gpu_index = i % 2 == 0 ? 1 : 0,
+                           .message = i % 2 == 0 ? "GPU 1 is stuck" : "GPU 0 is stuck"});
+  ASSERT_TRUE(HistoryStore(file()).add(rows, 2min).ok());
+  const auto each = read<EventsAnswer>(answer_events(file(), {.most = 2}, now_, kKnown));
+  EXPECT_EQ(each.events.size(), 2u);
+  EXPECT_EQ(each.total, 26);
+  EXPECT_EQ(each.errors, 24);
+  const EventsRead folded{.most = 2, .fold = true};
+  const auto all = read<EventsAnswer>(answer_events(file(), folded, now_, kKnown));
+  ASSERT_EQ(all.events.size(), 2u);
+  EXPECT_EQ(all.events[0].event, "paused");
+  EXPECT_EQ(all.events[0].count, 1);
+  const EventView& stuck = all.events[1];
+  EXPECT_EQ(stuck.message, "GPU 0,1 is stuck (24 times)");
+  EXPECT_EQ(stuck.count, 24);
+  EXPECT_EQ(stuck.time_unix_seconds - stuck.first_unix_seconds.value_or(0), 23);
+  EXPECT_EQ(stuck.gpu, "");
+  EXPECT_EQ(stuck.gpu_indices.size(), 2u);
+  // Of one GPU, it is that one's; the number of the newest goes on from there.
+  EventsRead of_one = folded;
+  of_one.gpu = kFirst;
+  EXPECT_EQ(read<EventsAnswer>(answer_events(file(), of_one, now_, kKnown)).events.back().gpu,
+            kFirst);
+  EventsRead after = folded;
+  after.after = stuck.id;
+  EXPECT_TRUE(read<EventsAnswer>(answer_events(file(), after, now_, kKnown)).events.empty());
+}
+
 TEST_F(HistoryQueries, SavingsOfATimeInWhichNoHourBeginsAreRefused) {
   const auto ask = [&](const char* from, const char* to) {
     return answer_savings(file(), {.from = from, .to = to}, now_, kKnown);

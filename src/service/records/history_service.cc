@@ -38,6 +38,7 @@ HistoryService::HistoryService(Clock& clock, Options options)
       [log = options_.log](const Error& error) { log.warning(error.message); });
   writer_ = std::make_unique<StoreWriter<HistoryStore>>(std::move(store), options_.where);
   numbering_ = writer_->post([](HistoryStore& file) { return file.last_event(); });
+  commanding_ = writer_->post([](HistoryStore& file) { return file.commanded_policies(); });
 }
 
 void HistoryService::rules(const Settings& settings) {
@@ -84,6 +85,12 @@ std::optional<std::int64_t> HistoryService::last_event() {
   using Milliseconds = std::chrono::milliseconds;
   last_event_ = std::chrono::floor<Milliseconds>(clock_.wall_now().time_since_epoch()).count();
   return last_event_;
+}
+
+std::optional<std::vector<CommandedPolicy>> HistoryService::take_commanded() {
+  if (!is_ready(commanding_)) return std::nullopt;
+  const auto commanded = commanding_.get();
+  return commanded.ok() ? std::optional(*commanded) : std::nullopt;
 }
 
 std::optional<HistoryFigures> HistoryService::figures() const {

@@ -80,6 +80,8 @@ class HistoryService {
 
   // The highest number of an event that was given before; empty: not known yet.
   std::optional<std::int64_t> last_event();
+  // The policies that commands of earlier processes had set: once, when they have been read.
+  std::optional<std::vector<CommandedPolicy>> take_commanded();
   // Empty: nothing is kept.
   std::optional<HistoryFigures> figures() const;
   // For who reads the file: after a failure the writer looks at it again, which sets a broken one
@@ -111,6 +113,7 @@ class HistoryService {
   std::optional<Instant> wrote_, tidied_, looked_;
   std::future<Written> writing_;
   std::future<Result<std::int64_t>> numbering_;
+  std::future<Result<std::vector<CommandedPolicy>>> commanding_;
   std::optional<std::int64_t> last_event_;
   HistoryFigures figures_;
   std::shared_ptr<HistoryFailures> failures_ = std::make_shared<HistoryFailures>();

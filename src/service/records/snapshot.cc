@@ -259,6 +259,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;
+  if (!gpu.lost_policy.empty() && gpu.policy.empty()) json["lost_policy"] = gpu.lost_policy;
   return json;
 }
 

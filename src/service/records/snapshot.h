@@ -48,6 +48,8 @@ struct GpuSnapshot {
   std::vector<EnvelopeBound> bounds;  // of its clocks, the lowest first: that one counts
   std::optional<GpuTotals> totals;    // since the program began; empty: they are not kept
   std::optional<WallTime> began;      // then
+  // The policy that a command had set before a restart, and that is in force no more; empty: none.
+  std::string lost_policy = {};
 };
 
 // A GPU that was open before and is not now: the service is paused, or it has not come back.

@@ -107,4 +107,7 @@ auto read_history_file(const std::string& path, F&& work)
   });
 }
 
+// HistoryStore::commanded_policies() of an open file.
+std::vector<CommandedPolicy> commanded_in(SQLite::Database& sqlite);
+
 }  // namespace derate

@@ -52,6 +52,35 @@ std::vector<Event> events_in(SQLite::Database& sqlite, const EventQuery& query) 
   return out;
 }
 
+// Those that were left out before an event (docs/events.md) are not counted here: their number is
+// in its fields.
+EventCounts counts_in(SQLite::Database& sqlite, const EventQuery& query) {
+  SQLite::Statement row(sqlite,
+                        "SELECT kind, count(*) FROM event WHERE id > ? AND time >= ? AND time < ? "
+                        "AND (? = '' OR gpu = ?) GROUP BY kind");
+  RowBinder{row}.all(query.after, query.from.value_or(WallTime::min()),
+                     query.to.value_or(WallTime::max()), query.gpu, query.gpu);
+  EventCounts out;
+  while (row.executeStep()) {
+    std::string kind;
+    std::int64_t count = 0;
+    RowReader{row}.all(kind, count);
+    const EventInfo* info = find_event(kind);
+    if (info == nullptr) continue;
+    out.total += count;
+    if (info->severity == EventSeverity::warning) out.warnings += count;
+    if (info->severity == EventSeverity::error) out.errors += count;
+  }
+  return out;
+}
+
+std::string field_in(const std::vector<std::pair<std::string, std::string>>& fields,
+                     const std::string& name) {
+  for (const auto& [key, value] : fields)
+    if (key == name) return value;
+  return {};
+}
+
 std::vector<HistoryDecision> decisions_in(SQLite::Database& sqlite, const std::string& gpu,
                                           WallTime at, std::size_t most) {
   SQLite::Statement row(sqlite,
@@ -74,9 +103,34 @@ std::vector<HistoryDecision> decisions_in(SQLite::Database& sqlite, const std::s
 
 }  // namespace
 
+std::vector<CommandedPolicy> commanded_in(SQLite::Database& sqlite) {
+  SQLite::Statement row(
+      sqlite,
+      "SELECT gpu, kind, fields FROM event WHERE id IN (SELECT max(id) FROM event "
+      "WHERE gpu <> '' AND kind IN ('governed', 'released') GROUP BY gpu) ORDER "
+      "BY gpu");
+  std::vector<CommandedPolicy> out;
+  while (row.executeStep()) {
+    CommandedPolicy each;
+    std::string kind, text;
+    RowReader{row}.all(each.gpu, kind, text);
+    const auto fields = fields_of(text);
+    each.policy = field_in(fields, "policy");
+    each.who = field_in(fields, "who");
+    if (kind == info_of(EventKind::governed).name && field_in(fields, "source") == "command")
+      out.push_back(std::move(each));
+  }
+  return out;
+}
+
 Result<std::vector<Event>> read_events(const std::string& path, const EventQuery& query) {
   return read_history_file(path,
                            [&](SQLite::Database& sqlite) { return events_in(sqlite, query); });
+}
+
+Result<EventCounts> count_events(const std::string& path, const EventQuery& query) {
+  return read_history_file(path,
+                           [&](SQLite::Database& sqlite) { return counts_in(sqlite, query); });
 }
 
 Result<std::vector<HistoryDecision>> read_decisions(const std::string& path, const std::string& gpu,

@@ -93,6 +93,11 @@ Result<std::int64_t> HistoryStore::last_event() {
   });
 }
 
+Result<std::vector<CommandedPolicy>> HistoryStore::commanded_policies() {
+  if (is_missing(path_)) return std::vector<CommandedPolicy>();
+  return file_->attempt(SqliteFile::Use::read, commanded_in);
+}
+
 void HistoryStore::distrust() { file_->distrust(); }
 
 }  // namespace derate

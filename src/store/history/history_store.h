@@ -63,6 +63,13 @@ struct HistoryCut {
 
 // For one thread, StoreWriter's. A write does not wait for the disk: a killed process loses nothing
 // of what was added, a power cut the newest.
+// A policy that a command had given a GPU when its last event was written.
+struct CommandedPolicy {
+  std::string gpu;  // UUID
+  std::string policy, who;
+  bool operator==(const CommandedPolicy&) const = default;
+};
+
 class HistoryStore {
  public:
   // That a file was set aside, or a row left out (bad_data).
@@ -90,6 +97,8 @@ class HistoryStore {
   Result<Tidied> tidy(Duration ran);
   // The highest id of an event so far; 0: none.
   Result<std::int64_t> last_event();
+  // By the last events `governed` and `released` of each GPU, in the order of UUIDs.
+  Result<std::vector<CommandedPolicy>> commanded_policies();
   // A reader found the file broken: it is read as a whole before the next use.
   void distrust();
 
@@ -169,6 +178,11 @@ struct EventQuery {
   std::string gpu;          // UUID; empty: of all, and of the service
   std::size_t most = 1000;  // the newest of them
 };
+// How many there are, of all that a query takes but for `most`.
+struct EventCounts {
+  std::int64_t total = 0, warnings = 0, errors = 0;
+};
+Result<EventCounts> count_events(const std::string& path, const EventQuery& query);
 // Ascending by id.
 Result<std::vector<Event>> read_events(const std::string& path, const EventQuery& query);
 

@@ -379,6 +379,43 @@ TEST(HistoryStore, EventsAreFound) {
   EXPECT_EQ(ids_of(folder, {.from = WallTime::max()}), Ids{});
 }
 
+TEST(HistoryStore, EventsAreCountedBySeverity) {
+  const Folder folder;
+  HistoryStore store(folder.file());
+  HistoryRows rows;
+  for (const auto kind :
+       {EventKind::stuck, EventKind::found, EventKind::lost, EventKind::drift, EventKind::lost})
+    rows.events.push_back(event_at(1min, kind, kind == EventKind::lost ? "GPU-1" : "GPU-0"));
+  rows.events.push_back(event_at(1h, EventKind::stuck, "GPU-0"));
+  ASSERT_TRUE(store.add(rows, 1s).ok());
+  const EventCounts all = *count_events(folder.file(), {.most = 1});
+  EXPECT_EQ(all.total, 6);
+  EXPECT_EQ(all.warnings, 1);
+  EXPECT_EQ(all.errors, 4);
+  EXPECT_EQ(count_events(folder.file(), {.to = kHistoryBegin + 2min, .gpu = "GPU-0"})->errors, 1);
+}
+
+// By the last word of each GPU, of a command alone.
+TEST(HistoryStore, ThePoliciesOfCommandsAreKnown) {
+  const Folder folder;
+  HistoryStore store(folder.file());
+  EXPECT_TRUE(store.commanded_policies()->empty());
+  const auto governed = [](const char* gpu, const char* source) {
+    Event out = event_at(0s, EventKind::governed, gpu);
+    out.fields = {{"policy", "assure"}, {"source", source}, {"who", "uid 0"}};
+    return out;
+  };
+  const std::vector<Event> events = {
+      governed("GPU-0", "command"),       event_at(0s, EventKind::released, "GPU-0"),
+      governed("GPU-1", "configuration"), governed("GPU-1", "command"),
+      governed("GPU-2", "command"),       governed("GPU-2", "run"),
+      governed("GPU-3", "command"),       event_at(0s, EventKind::lost, "GPU-3")};
+  ASSERT_TRUE(store.add({.events = events}, 1s).ok());
+  EXPECT_EQ(
+      *store.commanded_policies(),
+      (std::vector<CommandedPolicy>{{"GPU-1", "assure", "uid 0"}, {"GPU-3", "assure", "uid 0"}}));
+}
+
 TEST(HistoryStore, EventsAreBoundInNumberAndAge) {
   const Folder folder;
   HistoryStore store(folder.file(), {.events_for = 1h, .most_events = 5});
