@@ -106,7 +106,7 @@ Result<Json> answer_bill(const std::string& file, const BillRead& request, WallT
   for (const GpuName& name : TRY(parse_gpu_selection(request.gpus)).names)
     if (name.kind == GpuName::Kind::number && !known.empty()) TRY(select_gpus(known, name.text));
   std::vector<std::string> gpus;
-  // Whatever is kept of it: a GPU that is gone is named by its UUID.
+  // A GPU that is gone is named by its UUID.
   if (!request.gpus.empty())
     gpus = TRY(billed_gpus(TRY(read_usage(file, from, to, {})), known, request.gpus));
   BillAnswer out = answer_of_usage(TRY(read(file, from, to, gpus)), by, known);

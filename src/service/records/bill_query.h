@@ -14,10 +14,10 @@
 
 namespace derate {
 
-// The answer's fields beside ok. `known`: the GPUs that may be named by index, UUID or PCI bus id;
-// others by their UUID, or its beginning. Errors: invalid_argument, naming what is allowed, also
-// where there are more lines than kMostBillLines; not_found where nothing was ever kept, or no GPU
-// has such a name; no_permission, busy, io, bad_data.
+// Fields of the answer, in addition to ok. `known`: the GPUs that may be named by index, UUID or
+// PCI bus id; others by their UUID, or its beginning. Errors: invalid_argument, naming what is
+// allowed, also where there are more lines than kMostBillLines; not_found where nothing was ever
+// kept, or no GPU has such a name; no_permission, busy, io, bad_data.
 inline constexpr std::size_t kMostBillLines = 20'000;  // 8 MB of JSON
 Result<nlohmann::ordered_json> answer_bill(const std::string& file, const BillRead& request,
                                            WallTime now, std::span<const GpuId> known = {});

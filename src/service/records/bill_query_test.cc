@@ -59,7 +59,7 @@ class BillQuery : public testing::Test {
   const WallTime now_ = *parse_when("2026-11-20T12:00Z", WallTime{});
 };
 
-// What crosses the socket as joules is the bill of the file, to the millijoule.
+// The bill that crosses the socket as joules is that of the file, to the millijoule.
 TEST_F(BillQuery, IsTheFilesBillExactly) {
   for (const BillBy by : {BillBy::user, BillBy::process, BillBy::gpu}) {
     const auto there = read_usage(file(), now_ - minutes(60), now_);
