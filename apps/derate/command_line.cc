@@ -714,9 +714,9 @@ void add_policy_verbs(CommandLine& line) {
       set, set_options,
       {"derate policy set geepafs -i 0 --delta 0.05", "derate policy set assure -i 0-3,5 --keep",
        "derate policy set assure --delta 0.2 --confirm-within 5m", "derate policy set -i 0"},
-      "It holds until the daemon ends or `derate release`. With --keep it holds after a restart,\n"
-      "too: the answer says how that is undone. Without a policy the GPUs are the configuration's\n"
-      "again.\n");
+      "It holds until the daemon ends or `derate release`. With --keep it outlives that:\n"
+      "the answer says how it is undone. Without a policy the GPUs are the\n"
+      "configuration's again.\n");
   auto [confirm, confirm_options] =
       line.add_verb<PolicyConfirmOptions>(group, "confirm", operation<PolicyConfirm>().what);
   add_gpu_choice(confirm, confirm_options.gpus);

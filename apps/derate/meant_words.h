@@ -11,7 +11,7 @@ namespace derate::cli {
 // "derate events" for "logs". Empty: none is known.
 std::string meant_command(std::string_view group, std::string_view word);
 
-// What an option that is none stands for, without dashes: an option ("from" for "since"), or a
+// The meaning of an option that is none, without dashes: an option ("from" for "since"), or a
 // command ("derate top" for "watch"), first of them that fits. Empty: none is known.
 struct MeantOption {
   std::string_view option;   // of the same verb, without dashes; empty: none

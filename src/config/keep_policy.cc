@@ -34,7 +34,7 @@ std::string for_shell(const std::string& word) {
   return plain ? word : "'" + word + "'";
 }
 
-// What is to be set, by key; in the order of its keys.
+// Settings to be made, by key; in the order of its keys.
 using Wanted = std::map<std::string, std::string>;
 
 bool is_as_now(const Wanted& wanted, std::span<const SettingNow> now) {

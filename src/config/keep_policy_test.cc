@@ -17,7 +17,7 @@ TEST(KeepPolicy, WritesWhatGovernsAndSaysHowThatIsUndone) {
             "governor.gpus --unset governor.policy --unset policy.assure.delta");
 }
 
-// What the drop-in said before comes back; what other files say needs no word.
+// Settings that the drop-in had come back; those of other files need no word.
 TEST(KeepPolicy, UndoesToWhatTheDropInSaid) {
   const std::vector<SettingNow> now = {{"governor.policy", "\"geepafs\"", true},
                                        {"governor.gpus", "\"0, 1\"", true},
