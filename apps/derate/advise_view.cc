@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "service/transport/daemon_call.h"
 #include "simulated.h"
 #include "terminal/output.h"
 
@@ -23,6 +24,15 @@ std::string named_lines(const char* name, const std::string& text, std::size_t w
   return out;
 }
 
+// Without a daemon a policy is that of a run.
+std::string as_here(std::string text) {
+  constexpr std::string_view kSet = "derate policy set assure";
+  const auto at = text.find(kSet);
+  if (at != text.npos && !find_daemon().ok())
+    text.replace(at, kSet.size(), "sudo derate run -- COMMAND");
+  return text;
+}
+
 std::string advice_lines(const Advice& advice, std::size_t number, std::size_t width,
                          const std::string& policy = {}) {
   const FindingInfo& info = info_of(advice.finding);
@@ -33,7 +43,7 @@ std::string advice_lines(const Advice& advice, std::size_t number, std::size_t w
   out += named_lines("to win", advice.effect, width);
   const char* name = "try";
   for (const std::string& each : tries_under(policy, advice.finding)) {
-    out += named_lines(name, each, width);
+    out += named_lines(name, as_here(each), width);
     name = "";
   }
   return out + named_lines("more", info.page, 200);

@@ -123,11 +123,18 @@ std::string heading_of(BillBy by) {
   return by == BillBy::day ? "day, of tenants" : std::string(to_string(by));
 }
 
+// "GPU 6" of one that is there now.
+std::string shown_name(const BillAccount& account, const std::string& name) {
+  if (name.empty()) return unnamed(account.by);
+  const auto index = account.index_of.find(name);
+  return index != account.index_of.end() ? fmt::format("GPU {}", index->second) : cut(name, 48);
+}
+
 Table table_of(const BillAccount& account) {
   const Bill& bill = account.bill;
   const Columns columns{.prior = tells_prior(bill), .savings = tells_savings(bill)};
   std::vector<std::string> headings{heading_of(account.by), "kWh", "±90%", "share"};
-  if (columns.prior) headings.push_back("by prior");
+  if (columns.prior) headings.push_back("assumed");
   if (account.prices.per_kwh) headings.push_back(account.prices.currency);
   if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
   if (columns.savings) {
@@ -137,16 +144,17 @@ Table table_of(const BillAccount& account) {
   Table out(std::move(headings));
   for (const BillLine& line : bill.lines)
     out.add(cells_of(account, columns,
-                     {.name = line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
+                     {.name = shown_name(account, line.name),
                       .mj = line.sums.total_mj(),
                       .deviation_mj = deviation_of(line.sums),
                       .prior_mj = prior_of(line.sums),
                       .savings = line.sums.savings}));
-  out.add(cells_of(account, columns,
-                   {.name = "unallocated",
-                    .mj = bill.boards.unallocated_mj,
-                    .savings = bill.boards.unallocated_savings}),
-          Paint::dim);
+  if (account.by != BillBy::gpu)
+    out.add(cells_of(account, columns,
+                     {.name = "unallocated",
+                      .mj = bill.boards.unallocated_mj,
+                      .savings = bill.boards.unallocated_savings}),
+            Paint::dim);
   out.add(cells_of(account, columns,
                    {.name = "total",
                     .mj = bill.boards.board_mj,
@@ -231,6 +239,8 @@ Json joules_json(std::optional<std::int64_t> mj) { return mj ? Json(joules(*mj))
 
 Json line_json(const BillAccount& account, const BillLine& line) {
   Json out = priced(account, {{"name", line.name}}, line.sums.total_mj(), line.sums.savings);
+  if (const auto gpu = account.index_of.find(line.name); gpu != account.index_of.end())
+    out["index"] = gpu->second;
   out["base_joules"] = joules(line.sums.base_mj);
   out["context_joules"] = joules(line.sums.context_mj);
   out["dynamic_joules"] = joules(line.sums.dynamic_mj);
@@ -278,8 +288,9 @@ std::string bill_text(const BillAccount& account) {
     out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
   out += "\n" + table_of(account).text() + saved_sentence(account) + kBoardsOnly + "\n";
   if (tells_prior(bill))
-    out += fmt::format("{} were split by prior: too little was seen of those tenants by then\n",
-                       kwh_text(joules(prior_of(bill).value_or(0))));
+    out +=
+        fmt::format("{} were split by assumption: those tenants had not been measured for long\n",
+                    kwh_text(joules(prior_of(bill).value_or(0))));
   if (bill.boards.lost_ms > 0)
     out += fmt::format("the energy of a time of {} is not known and is on no bill{}\n",
                        span_text(std::chrono::milliseconds(bill.boards.lost_ms)),

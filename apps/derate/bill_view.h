@@ -1,6 +1,7 @@
 // A bill, as people and programs read it.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct BillAccount {
   std::vector<UsageLoss> losses;
   std::int64_t broken_rows = 0;
   BillPrices prices;
+  std::map<std::string, int> index_of = {};  // of GPUs that are there now, by UUID
 };
 
 std::string bill_text(const BillAccount& account);

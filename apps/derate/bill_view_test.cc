@@ -101,17 +101,18 @@ TEST(BillText, TellsWhatIsAssumption) {
   BillAccount account = two_lines();
   UsageSums& sums = account.bill.lines[0].sums;
   sums.prior_mj = sums.total_mj() / 100 - 1000;
-  EXPECT_FALSE(has(bill_text(account), "prior")) << "less than a hundredth";
+  EXPECT_FALSE(has(bill_text(account), "assum")) << "less than a hundredth";
   sums.prior_mj = sums.total_mj() / 4;
   account.bill.lines.push_back({"bob", {.dynamic_mj = 1'000'000, .unsure_mj = 1'000'000}});
   account.bill.lines.push_back({"eve", {.dynamic_mj = 1'000'000, .sigma_mj = 1}});
   const auto lines = lines_of(bill_text(account));
   ASSERT_EQ(lines.size(), 9u);
   const std::pair<std::size_t, const char*> ends[] = {
-      {1, "share  by prior"}, {2, "66.7 %      25 %"}, {3, " %         -"},
-      {4, " %       0 %"},    {5, "33.3 %         -"}, {6, "100.0 %      17 %"}};
+      {1, "share  assumed"}, {2, "66.7 %     25 %"},  {3, " %        -"},
+      {4, " %       0 %"},   {5, "33.3 %         -"}, {6, "100.0 %      17 %"}};
   for (const auto& [at, end] : ends) EXPECT_TRUE(lines[at].ends_with(end)) << lines[at];
-  EXPECT_EQ(lines[8], "500 Wh were split by prior: too little was seen of those tenants by then");
+  EXPECT_EQ(lines[8],
+            "500 Wh were split by assumption: those tenants had not been measured for long");
 }
 
 TEST(BillJson, TellsWhatIsAssumptionOrNull) {

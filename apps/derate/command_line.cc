@@ -13,10 +13,12 @@
 
 #include "api/operations.h"
 #include "base/exit_code.h"
+#include "base/number.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "command_words.h"
 #include "completion.h"
+#include "help_format.h"
 #include "lab/tenants/tenant_world.h"
 #include "manual.h"
 #include "policy/registry/modes.h"
@@ -89,9 +91,24 @@ CLI::Validator in_range(double lowest, double highest) {
       [=](std::string& text) {
         const auto value = parse_double(text);
         const bool good = value && *value >= lowest && *value <= highest;
-        return good ? std::string() : fmt::format("'{}': allowed is {}", text, what);
+        return good ? std::string()
+                    : fmt::format("'{}': allowed is {}{}", text, what,
+                                  number_hint(text, lowest, highest));
       },
-      what);
+      "");
+}
+
+// Of whole numbers, with the same words.
+CLI::Validator whole_in(std::int64_t lowest, std::int64_t highest) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        const auto value = parse_number<std::int64_t>(text);
+        const bool good = value && *value >= lowest && *value <= highest;
+        return good ? std::string()
+                    : fmt::format("'{}': allowed is a whole number in [{}, {}]", text, lowest,
+                                  highest);
+      },
+      "");
 }
 
 // An option with a value, which the help names by its type: "FILE".
@@ -116,8 +133,8 @@ CLI::Option* add_time(CLI::App& verb, const std::string& names, Seconds& seconds
   const auto to_seconds = [range](std::string& text) {
     const auto value = parse_seconds(text);
     if (!value || !(*value >= range.lowest_s && *value <= range.highest_s))
-      return fmt::format("'{}': allowed is a time such as {}, from {} s to {} s", text, kTimeForms,
-                         range.lowest_s, range.highest_s);
+      return fmt::format("'{}': allowed is a time such as 10s, 500ms or 2m, in [{:g}, {:g}] s",
+                         text, range.lowest_s, range.highest_s);
     text = fmt::format("{}", *value);
     return std::string();
   };
@@ -199,17 +216,27 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
   add_config(verb, options.config);
 }
 
-void add_gpu_choice(CLI::App& verb, std::string& gpus) {
-  add_value(verb, "-i,--gpu", "GPUS", gpus,
-            "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+constexpr const char* kGpus = "GPUs by index (0-3,5), UUID or PCI bus id, comma-separated";
+
+// `otherwise`: what holds without it; null: it has to be said.
+CLI::Option* add_gpu_choice(CLI::App& verb, std::string& gpus, const char* otherwise = "all") {
+  return add_value(verb, "-i,--gpu", "GPUS", gpus,
+                   otherwise == nullptr ? kGpus : fmt::format("{}; default: {}", kGpus, otherwise))
+      ->join(',');
+}
+
+// Of a verb that is of one GPU; more are refused by name where they are looked up.
+void add_one_gpu(CLI::App& verb, std::string& gpu, const char* otherwise) {
+  add_value(verb, "-i,--gpu", "GPU", gpu,
+            fmt::format("GPU by index, UUID or PCI bus id; default: {}", otherwise))
+      ->join(',');
 }
 
 // Of a command that is started here: its own, where the environment says which these are.
 void add_own_gpu_choice(CLI::App& verb, GpuChoice& gpus) {
   CLI::Option* all = verb.add_flag("--all", gpus.all, "All GPUs of the machine");
-  add_value(verb, "-i,--gpu", "GPUS", gpus.named,
-            "GPUs by index, UUID or PCI bus id, comma-separated; default: those of "
-            "CUDA_VISIBLE_DEVICES, else of SLURM_STEP_GPUS, else of SLURM_JOB_GPUS")
+  add_gpu_choice(verb, gpus.named,
+                 "those of CUDA_VISIBLE_DEVICES, else of SLURM_STEP_GPUS, else of SLURM_JOB_GPUS")
       ->excludes(all);
 }
 
@@ -225,10 +252,10 @@ void add_sim(CLI::App& verb, SimCliOptions& options) {
             "Take the workload from performance.csv and power.csv in this folder")
       ->needs(sim);
   verb.add_option("--sim-gpus,--gpus", options.gpus, "How many simulated GPUs")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_in(1, 64))
       ->needs(sim);
   verb.add_option("--seed", options.seed, "Seed of the simulation")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(whole_in(0, 1 << 30))
       ->needs(sim);
 }
 
@@ -242,7 +269,7 @@ void add_demo(CommandLine& line) {
       ->check(in_range(0.001, 0.5));
   verb.add_option("--seeds", options.seeds,
                   "Runs of each job with different noise; default: 1 and, on tables, 10")
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_in(1, 1000));
   add_time(verb, "--job-seconds", options.job_seconds, "Length of a job at the top clock",
            {1, 86400, "2m"});
   verb.add_flag("--apps", options.apps, "Show every application too");
@@ -382,17 +409,25 @@ void add_attribute(CommandLine& line) {
   end_verb(methods, methods_options, {"derate attribute methods"});
 }
 
+constexpr const char* kWhenForms = "2026-11-01, 2026-11-01T12:00, 14:30, now-7d, today, month, now";
+
+void add_prices(CLI::App& verb, std::optional<double>& price, std::optional<double>& co2) {
+  add_value(verb, "--price", "NUMBER", price, "Of a kilowatt-hour; default: the configuration's")
+      ->check(in_range(0, 1000));
+  add_value(verb, "--co2", "GRAMS", co2,
+            "Grams of carbon dioxide of a kilowatt-hour; default: the configuration's")
+      ->check(in_range(0, 10000));
+}
+
 void add_bill(CommandLine& line) {
   auto [verb, options] = line.add_verb<BillOptions>(
       line.app, "bill", "Show who used how much energy, from what the daemon has kept");
-  add_value(verb, "--from", "WHEN", options.from,
-            "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month");
+  add_value(verb, "--from", "WHEN", options.from, fmt::format("{}; default: month", kWhenForms));
   add_value(verb, "--to", "WHEN", options.to, "The same; default: now");
   add_value(verb, "--by", "user|job|pod|container|instance|process|gpu|day", options.by,
             "What a line of the bill is; default: user");
-  verb.add_option("-i,--gpu", options.gpus, "GPUs by UUID, comma-separated; default: all");
-  verb.add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
-      ->check(in_range(0, 1000));
+  add_gpu_choice(verb, options.gpus);
+  add_prices(verb, options.price, options.co2);
   add_value(verb, "--file", "FILE", options.file, "What to read; default: what the daemon keeps");
   add_config(verb, options.config);
   CLI::Option* csv = verb.add_flag("--csv", options.csv, "Print CSV");
@@ -403,8 +438,6 @@ void add_bill(CommandLine& line) {
               "Lines and unallocated add up to what the boards used, to the millijoule. What is\n"
               "younger than a minute may be missing.\n");
 }
-
-constexpr const char* kWhenForms = "2026-11-01, 2026-11-01T12:00, 14:30, now-7d, today, month, now";
 
 void add_history_file(CLI::App& verb, std::string& file) {
   add_value(verb, "--file", "FILE", file, "Read this history, not the daemon's");
@@ -426,7 +459,7 @@ void add_history(CommandLine& line) {
   verb.add_flag("--tenants", options.tenants, "Of those who share GPUs, not of GPUs");
   verb.add_option("--points", options.points,
                   "Steps become longer until there are so many at most; default: 1000")
-      ->check(CLI::Range(1, 10000));
+      ->check(whole_in(1, 10000));
   add_history_file(verb, options.file);
   add_json(verb, options);
   add_csv(verb, options.csv);
@@ -446,11 +479,7 @@ void add_savings(CommandLine& line) {
   add_value(verb, "--to", "WHEN", options.to, "The same; default: now");
   add_value(verb, "--prices", "FILE", options.prices,
             "CSV by hour: time, price_per_kwh, co2_g_per_kwh (docs/history.md)");
-  verb.add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
-      ->check(in_range(0, 1000));
-  add_value(verb, "--co2", "GRAMS", options.co2,
-            "Grams of carbon dioxide of a kilowatt-hour; default: the configuration's")
-      ->check(in_range(0, 10000));
+  add_prices(verb, options.price, options.co2);
   add_history_file(verb, options.file);
   add_config(verb, options.config);
   add_json(verb, options);
@@ -465,10 +494,10 @@ void add_savings(CommandLine& line) {
 void add_why(CommandLine& line) {
   auto [verb, options] = line.add_verb<WhyOptions>(
       line.app, "why", "Tell why a GPU's clock is, or was, what it is, and how it changed before");
-  add_value(verb, "-i,--gpu", "GPU", options.gpu, "GPU by index, UUID or PCI bus id; default: 0");
+  add_one_gpu(verb, options.gpu, "0");
   add_value(verb, "--at", "WHEN", options.at, fmt::format("{}; default: now", kWhenForms));
   verb.add_option("--changes", options.changes, "How many to list; default: 10")
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_in(1, 1000));
   add_history_file(verb, options.file);
   end_verb(verb, options,
            {"derate why -i 0", "derate why -i 0 --at 14:30", "derate why -i 0 --at now-2h --json"},
@@ -480,9 +509,7 @@ void add_advise(CommandLine& line) {
       line.app, "advise", "Say what holds a work back, by what evidence, and what to try");
   CLI::Option* traces = add_value(verb, "traces", "FILE", options.traces,
                                   "Traces of `derate record` instead of GPUs, one a GPU");
-  add_value(verb, "-i,--gpu", "GPUS", options.gpus,
-            "GPUs by index, UUID or PCI bus id, comma-separated; default: all")
-      ->excludes(traces);
+  add_gpu_choice(verb, options.gpus)->excludes(traces);
   add_time(verb, "--for,--seconds", options.seconds, "How long they are watched", {5, 86400, "1m"});
   add_time(verb, "--interval", options.interval_s, "Time between samples", {0.05, 10, "100ms"});
   add_value(verb, "--label", "TEXT", options.label, "Of a trace only the phases of that label")
@@ -521,8 +548,7 @@ void add_ui(CommandLine& line) {
 void add_events(CommandLine& line) {
   auto [verb, options] =
       line.add_verb<EventsOptions>(line.app, "events", "List what happened, and to which GPU");
-  add_value(verb, "-i,--gpu", "GPU", options.gpu,
-            "GPU by index, UUID or PCI bus id; default: all, and the service");
+  add_one_gpu(verb, options.gpu, "all, and the service");
   add_value(verb, "--from", "WHEN", options.from, fmt::format("{}; default: now-1d", kWhenForms));
   CLI::Option* to = add_value(verb, "--to", "WHEN", options.to, "The same; default: now");
   CLI::Option* follow =
@@ -570,7 +596,7 @@ void add_beat(CommandLine& line) {
   add_value(verb, "--pid", "PID", options.pid,
             "With --announce: of that process and those below it in its session; default: the "
             "calling one")
-      ->check(CLI::Range(1, std::numeric_limits<std::int32_t>::max()))
+      ->check(whole_in(1, std::numeric_limits<std::int32_t>::max()))
       ->needs(announce);
   verb.footer(examples({"derate beat --done 1200", "train | derate beat --stdin",
                         "derate beat --done 17 --phase prefill --max-loss 0.05 -i 0",
@@ -583,8 +609,7 @@ void add_slurm_report(CommandLine& line, CLI::App& slurm) {
       slurm, "report", "Sum up the joules, the savings and the promises of ended jobs");
   add_value(verb, "--account", "NAME", options.account, "Jobs of this account; default: all");
   add_value(verb, "--user", "NAME", options.user, "Jobs of this user; default: all");
-  add_value(verb, "--from", "WHEN", options.from,
-            "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month");
+  add_value(verb, "--from", "WHEN", options.from, fmt::format("{}; default: month", kWhenForms));
   add_value(verb, "--to", "WHEN", options.to, "The same; default: now");
   add_value(verb, "--by", "account|user|job", options.by, "What a line is; default: account");
   add_value(verb, "--file", "FILE", options.file,
@@ -677,18 +702,24 @@ void add_policy_verbs(CommandLine& line) {
   end_verb(show, options, {"derate policy show geepafs"});
   auto [set, set_options] =
       line.add_verb<PolicySetOptions>(group, "set", operation<PolicySet>().what);
-  add_value(set, "name", "POLICY", set_options.policy.policy, "The policy")->required();
+  add_value(set, "name", "POLICY", set_options.policy.policy,
+            "The policy, or a mode; default: the configuration's, also after a release");
   add_gpu_choice(set, set_options.gpus);
   add_parameters(set, set_options.policy.assignments);
   set.add_flag("-n,--dry-run", set_options.dry_run, "Decide and record, never write");
   add_time(set, "--confirm-within", set_options.confirm_within_s,
            "What governed before comes back after that, unless `derate policy confirm` comes first",
            {1, 3600, "it never does"});
-  end_verb(set, set_options,
-           {"derate policy set geepafs -i 0 --delta 0.05", "derate policy set efficient-fix",
-            "derate policy set assure --delta 0.2 --confirm-within 5m"},
-           "It holds until the daemon ends or `derate release`; the configuration's govern = true "
-           "is for good.\n");
+  set.add_flag("--keep", set_options.keep,
+               "Write it into the configuration's drop-in, too, so that it outlives a restart")
+      ->excludes("--confirm-within");
+  end_verb(
+      set, set_options,
+      {"derate policy set geepafs -i 0 --delta 0.05", "derate policy set assure -i 0-3,5 --keep",
+       "derate policy set assure --delta 0.2 --confirm-within 5m", "derate policy set -i 0"},
+      "It holds until the daemon ends or `derate release`. With --keep it outlives that:\n"
+      "the answer says how it is undone. Without a policy the GPUs are the\n"
+      "configuration's again.\n");
   auto [confirm, confirm_options] =
       line.add_verb<PolicyConfirmOptions>(group, "confirm", operation<PolicyConfirm>().what);
   add_gpu_choice(confirm, confirm_options.gpus);
@@ -764,7 +795,7 @@ void add_safety_verbs(CommandLine& line) {
   add_gpu_choice(top, top_options.gpus);
   add_time(top, "--interval", top_options.interval_s, "Time between two pictures", {0.1, 60, "1s"});
   top.add_option("--rounds", top_options.rounds, "Pictures until it ends; default: no end")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(whole_in(1, 1 << 30));
   end_verb(top, top_options, {"derate top", "derate top --rounds 1"});
 
   auto [restore, restore_options] = line.add_verb<RestoreOptions>(
@@ -786,8 +817,7 @@ void add_safety_verbs(CommandLine& line) {
 
   auto [release, release_options] =
       line.add_verb<ReleaseOptions>(line.app, "release", operation<Release>().what);
-  add_value(release, "-i,--gpu", "GPUS", release_options.gpus,
-            "GPUs by index, UUID or PCI bus id, comma-separated");
+  add_gpu_choice(release, release_options.gpus, nullptr);
   release.add_flag("--all", release_options.all, "All GPUs");
   end_verb(release, release_options, {"derate release -i 0", "derate release --all"});
 
@@ -842,8 +872,8 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
       ->allow_extra_args(false);
   verb.add_option("--gpus", options.gpus,
                   "How many GPUs, of the chips in turn; default: one of each chip")
-      ->check(CLI::Range(1, 64));
-  verb.add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+      ->check(whole_in(1, 64));
+  verb.add_option("--seed", options.seed, "Seed of the simulation")->check(whole_in(0, 1 << 30));
   verb.add_option("--mig", options.mig,
                   "MIG mode on every GPU, with instances of these profiles: 3g,2g,1g,1g; none: "
                   "with no instance");
@@ -901,10 +931,10 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
   verb.add_flag("--hangs", options.hangs, "It does not return until faults are cleared")
       ->needs(call);
   verb.add_option("--skip", options.skip, "... after so many calls went well")
-      ->check(CLI::Range(0, 1 << 30))
+      ->check(whole_in(0, 1 << 30))
       ->needs(call);
   verb.add_option("--times", options.times, "... so many times; default: for ever")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(whole_in(1, 1 << 30))
       ->needs(call);
   verb.add_flag("--lost", options.lost, "The GPU is lost; it comes back without its settings");
   verb.add_flag("--writes-ignored", options.writes_ignored, "Writes succeed and do nothing");
@@ -917,7 +947,7 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
                                 "Kill the process that writes, before or after it took effect")
                           ->check(one_of({"before", "after"}));
   verb.add_option("--at", options.at, "... at this write from now on")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(whole_in(1, 1 << 30))
       ->needs(kill);
   verb.add_flag("--clear", options.clear, "Make everything well again");
   add_sim_directory(verb, options);
@@ -990,7 +1020,7 @@ void add_lab_run(CommandLine& line, CLI::App& lab) {
             "Where the results go; default: beside the experiment, with .lab for its ending");
   add_data(run, options.data);
   run.add_option("--threads", options.threads, "Sessions at a time; default: one a core")
-      ->check(CLI::Range(1u, 1024u));
+      ->check(whole_in(1, 1024));
   run.add_flag("--fresh", options.fresh, "Begin anew: what is in the results is dropped");
   run.add_flag("--dry-run", options.dry_run,
                "In place real: policies decide and record, nothing is ever written");
@@ -1033,10 +1063,10 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
 template <class Options>
 void add_seeded_runs(CLI::App& verb, Options& options, const char* of_what) {
   verb.add_option("--seeds", options.seeds, fmt::format("Runs of each {}", of_what))
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_in(1, 1000));
   verb.add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
   add_value(verb, "-j,--jobs", "THREADS", options.threads, "Runs at a time; default: one a core")
-      ->check(CLI::Range(1u, 1024u));
+      ->check(whole_in(1, 1024));
 }
 
 void add_lab_attribution(CommandLine& line, CLI::App& lab) {
@@ -1055,11 +1085,11 @@ void add_lab_attribution(CommandLine& line, CLI::App& lab) {
       ->delimiter(',');
   add_seeded_runs(verb, options, "scenario");
   verb.add_option("--minutes", options.minutes, "Length of a run, simulated")
-      ->check(CLI::Range(6, 1440));
+      ->check(whole_in(6, 1440));
   add_value(verb, "--driver-cost", "TIMES", options.driver_cost,
             "The driver's calls take so many times the CPU time of an H200's, and surveys read the "
             "energy counter less often; default: 0, each tick reads it")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(in_range(0, 100));
   end_verb(verb, options,
            {"derate lab attribution", "derate lab attribution --scenario A,B --seeds 2",
             "derate lab attribution --method online,equal --json"},
@@ -1074,7 +1104,7 @@ void add_lab_shares(CommandLine& line, CLI::App& lab) {
       ->allow_extra_args(false);
   verb.add_flag("--list", options.list, "Print the names of the worlds");
   verb.add_option("--drawn", options.drawn, "So many worlds are drawn by the first seed")
-      ->check(CLI::Range(0, 1000));
+      ->check(whole_in(0, 1000));
   add_seeded_runs(verb, options, "world");
   end_verb(verb, options,
            {"derate lab shares", "derate lab shares --world parked,light --seeds 2",
@@ -1206,16 +1236,16 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
   add_value(verb, "--targets", "reported|tuning", options.targets,
             "The reported targets, or those that our own constants were chosen on")
       ->check(one_of({"reported", "tuning"}));
-  verb.add_option("--seeds", options.seeds, "So many seeds")->check(CLI::Range(1, 100000));
+  verb.add_option("--seeds", options.seeds, "So many seeds")->check(whole_in(1, 100000));
   verb.add_option("--first-seed", options.first_seed, "The first of them")
-      ->check(CLI::Range(1, 1000000));
+      ->check(whole_in(1, 1000000));
   verb.add_option("--eta", options.eta, "Weight of energy against time in the cost")
       ->check(in_range(0, 1));
   verb.add_option("--beta", options.beta, "A run is stopped at so many times the best one's cost")
       ->check(in_range(1, 100));
   verb.add_option("--recurrences", options.recurrences,
                   "Runs of each job; default: 2 * batch sizes * limits, as published")
-      ->check(CLI::Range(1, 100000));
+      ->check(whole_in(1, 100000));
   verb.add_option("--noise", options.noise,
                   "What profiles read of an epoch's time and power varies by this share")
       ->check(in_range(0, 1));
@@ -1318,7 +1348,7 @@ void add_token_verbs(CommandLine& line) {
       ->check(one_of({"reader", "user", "operator"}))
       ->capture_default_str();
   add_value(create, "--days", "DAYS", create_options.days, "When it expires")
-      ->check(CLI::Range(0.001, 3650.0))
+      ->check(in_range(0.001, 3650))
       ->capture_default_str();
   end_verb(create, create_options,
            {"derate token create grafana",
@@ -1420,6 +1450,7 @@ const VerbsOf kVerbs[] = {
 // `only`: of this verb alone, if it is one: all take some 10 ms, which a hook of Slurm's has not.
 std::unique_ptr<CommandLine> make_command_line(std::string_view only = "") {
   auto line = std::make_unique<CommandLine>();
+  line->app.formatter(std::make_shared<HelpFormat>());  // before the verbs, which take it over
   line->app.set_version_flag("--version", std::string("derate ") + kVersion);
   line->app.require_subcommand(1);
   line->app.footer(

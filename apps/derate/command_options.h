@@ -86,7 +86,7 @@ struct BillOptions : Common {
   std::string from, to = "now";  // empty: the beginning of the month
   std::string by = "user";
   std::string gpus, file, config;
-  std::optional<double> price;
+  std::optional<double> price, co2;
   bool csv = false;
 };
 
@@ -109,7 +109,7 @@ struct SavingsOptions : Common, HistoryFile {
   bool csv = false;
 };
 struct WhyOptions : Common, HistoryFile {
-  std::string gpu = "0", at = "now";
+  std::string gpu, at = "now";  // empty: GPU 0
   int changes = 10;
 };
 struct UiOptions {
@@ -175,9 +175,9 @@ struct PolicyShowOptions : Common {
 };
 
 struct PolicySetOptions : Common {
-  PolicyOptions policy;
+  PolicyOptions policy;  // no name: the configuration's
   std::string gpus;
-  bool dry_run = false;
+  bool dry_run = false, keep = false;
   std::optional<double> confirm_within_s;
 };
 

@@ -17,6 +17,7 @@
 #include "integ/runtime_power.h"
 #include "service/records/state_file.h"
 #include "service/transport/daemon_call.h"
+#include "status_view.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -53,6 +54,20 @@ void check_wsl(DoctorFindings& out) {
        "observe only: `derate energy`, `derate run --dry-run`"});
 }
 
+// The count of a running governor: "; 3 of 8 GPUs are governed"; empty where none runs.
+std::string governing_text() {
+  SystemClock clock;
+  std::size_t gpus = 0, governed = 0;
+  for (const Json& state : read_states(clock))
+    for (const Json& gpu : state["gpus"]) {
+      if (!gpu.is_object()) continue;
+      ++gpus;
+      if (!text_at(gpu, "policy").empty()) ++governed;
+    }
+  if (gpus > 0 && governed > 0) return fmt::format("; {} of {} GPUs are governed", governed, gpus);
+  return fmt::format("; no GPU is governed: nothing is saved. {}", way_to_save());
+}
+
 void check_host(DoctorFindings& out) {
   const auto settings = load_settings("");
   const std::string file = config_file();
@@ -62,7 +77,9 @@ void check_host(DoctorFindings& out) {
        "mend that line; `derate config print` shows all keys", "", Level::fail});
   check_wsl(out);
   const bool daemon = find_daemon().ok();
-  add(out, true, {"service", daemon ? "derated runs" : "derated does not run", "", ""});
+  add(out, true,
+      {"service", fmt::format("derated {}{}", daemon ? "runs" : "does not run", governing_text()),
+       "", ""});
   add(out, may_set_clocks(),
       {"user", "root: may set clocks",
        daemon ? "not root: derated governs for members of [run] users (`derate run`)"

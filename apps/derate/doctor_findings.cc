@@ -43,15 +43,18 @@ void check_sensors(Findings& out, const Capability& capability, const Sample& sa
        kNewerDriver});
 }
 
-// In a few words what is readable, where anything is.
-std::string readable(const Findings& sensors) {
+// In a few words what is readable. A GPU without GPM has no activity counters, which is in order.
+std::string readable(const Findings& sensors, bool has_counters) {
   std::string some;
   bool all = true;
   for (const DoctorFinding& sensor : sensors) {
+    const bool is_there = sensor.what != "activity counters" || has_counters;
     all = all && sensor.level == Level::ok;
-    if (sensor.level == Level::ok) some += (some.empty() ? "" : ", ") + sensor.what;
+    if (sensor.level == Level::ok && is_there) some += (some.empty() ? "" : ", ") + sensor.what;
   }
-  return all ? "all readable" : some.empty() ? "" : "readable: " + some;
+  if (all && has_counters) return "all readable";
+  if (some.empty()) return "";
+  return "readable: " + some + (has_counters ? "" : "; no activity counters");
 }
 
 // The SM clocks that go with each lower memory clock: "; with memory at 405 MHz 14, to 405 MHz".
@@ -177,7 +180,7 @@ Findings check_gpu(TelemetrySource& source) {
     return out;
   }
   check_sensors(out, capability, *sample);
-  const std::string brief = readable(out);
+  const std::string brief = readable(out, capability.activity_counters);
   out.insert(out.begin(),
              {.level = Level::ok,
               .what = "is",

@@ -74,6 +74,14 @@ std::string group_text(const GpuGroup& group) {
   return out;
 }
 
+// All that failed is the configuration's, or what an earlier governor has left.
+bool only_to_mend(const std::vector<DoctorFinding>& findings) {
+  return std::all_of(findings.begin(), findings.end(), [](const DoctorFinding& each) {
+    return each.level != DoctorLevel::fail || each.what == "left over" ||
+           each.what == "configuration";
+  });
+}
+
 }  // namespace
 
 const char* to_string(DoctorLevel level) {
@@ -97,9 +105,10 @@ std::string doctor_text(const std::vector<DoctorFinding>& findings, bool each_gp
   if (!each_gpu)
     for (const GpuGroup& group : groups_of(findings)) out += group_text(group);
   const DoctorLevel level = worst_of(findings);
-  return out + (level == DoctorLevel::ok ? "\nDerate can work here.\n"
-                : level == DoctorLevel::limit
-                    ? "\nDerate can work here, with the limits above.\n"
+  return out + (level == DoctorLevel::ok      ? "\nDerate can work here.\n"
+                : level == DoctorLevel::limit ? "\nDerate can work here, with the limits above.\n"
+                : only_to_mend(findings)
+                    ? "\nDerate can govern here once that which failed above is mended (`->`).\n"
                     : "\nDerate cannot govern a GPU here; `derate demo` and --sim need none.\n");
 }
 

@@ -92,6 +92,12 @@ Result<int> measure(const EnergyOptions& options) {
 }  // namespace
 
 Result<int> run_verb(const EnergyOptions& options) {
+  if (!options.command.empty()) {
+    if (const auto wrong = cannot_start(options.command.front())) {
+      warn("derate: {}\n", wrong->message);
+      return wrong->exit_code;
+    }
+  }
   auto code = measure(options);
   if (code.ok() || options.command.empty()) return code;
   warn("derate: {}\n", code.error().message);

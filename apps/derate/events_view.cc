@@ -10,6 +10,7 @@
 #include "core/gpu_group.h"
 #include "core/sample.h"
 #include "simulated.h"
+#include "status_view.h"
 #include "terminal/output.h"
 #include "terminal/text_width.h"
 
@@ -36,7 +37,7 @@ std::string policy_text(const DecisionView& decision) {
   if (decision.policy.empty()) return "none: the GPU is only observed";
   std::string out = decision.policy;
   if (!decision.source.empty()) out += ", assigned by " + decision.source;
-  if (!decision.who.empty()) out += fmt::format(" ({})", decision.who);
+  if (!decision.who.empty()) out += fmt::format(" ({})", who_text(decision.who));
   return out;
 }
 

@@ -43,7 +43,7 @@ TEST(WhyText, SaysWhoSetTheClockAndWhatWasBelieved) {
   for (const char* part :
        {"GPU 0 at 2026-11-01 12:05:00\n", "clock     1228 MHz, set to 1230 MHz\n",
         "because   the cheapest clock that keeps 90 %\n",
-        "policy    assure, assigned by command (uid 0)\n", "last word the policy\n",
+        "policy    assure, assigned by command (root)\n", "last word the policy\n",
         "believed  93.1 % of the highest clock's performance; promised 90.0 %\n",
         "since     2026-11-01 12:02:00, 3:00 before\n",
         "read then 402 W, 98 % utilisation, held down by sw_power_cap, sw_thermal_slowdown\n",

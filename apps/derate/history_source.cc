@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <type_traits>
+
 #include "api/requests.h"
 #include "base/json.h"
 #include "base/safe_path.h"
@@ -10,6 +12,7 @@
 #include "config/paths.h"
 #include "kept_file.h"
 #include "service/http/api_call.h"
+#include "service/records/bill_query.h"
 #include "service/records/history_queries.h"
 #include "terminal/output.h"
 
@@ -21,21 +24,24 @@ template <class Request>
 using ReadHistory = Result<Json>(const std::string&, const Request&, WallTime,
                                  std::span<const GpuId>);
 
+std::string kept_history() { return kept_file(history_file(), "history.db"); }
+
 template <class Request>
 Result<Json> read_kept(const std::string& file, const Request& request,
                        ReadHistory<Request>& read) {
-  const auto gpus = gpus_of_history(file);
+  const bool of_usage = std::is_same_v<Request, BillRead>;
+  const auto gpus = gpus_of_history(of_usage ? kept_history() : file);
   return read(file, request, SystemClock().wall_now(), gpus.ok() ? *gpus : std::vector<GpuId>());
 }
 
+// `kept`: what a daemon has kept, to be read where none runs.
 template <class Request>
-Result<Json> ask_anyone(const Request& request, const std::string& file,
+Result<Json> ask_anyone(const Request& request, const std::string& file, const std::string& kept,
                         ReadHistory<Request>& read) {
   if (!file.empty()) return read_kept(file, request, read);
   const auto daemon = find_api();
   if (daemon.ok()) return api_ask(*daemon, request);
   if (daemon.error().code != Errc::not_found) return daemon.error();
-  const std::string kept = kept_file(history_file(), "history.db");
   TRY(check_way(kept));
   auto answer = read_kept(kept, request, read);
   if (::access(kept.c_str(), R_OK) == 0) {
@@ -44,7 +50,7 @@ Result<Json> ask_anyone(const Request& request, const std::string& file,
     return answer;
   }
   return Error{answer.ok() ? Errc::io : answer.error().code,
-               fmt::format("{}, and there is no history to read in '{}': start derated (systemctl "
+               fmt::format("{}, and there is nothing to read in '{}': start derated (systemctl "
                            "start derated), or name a file by --file",
                            daemon.error().message, kept)};
 }
@@ -52,16 +58,20 @@ Result<Json> ask_anyone(const Request& request, const std::string& file,
 }  // namespace
 
 Result<HistoryAnswer> ask_history(const HistoryRead& request, const std::string& file) {
-  return answer_of<HistoryAnswer>(TRY(ask_anyone(request, file, answer_history)));
+  return answer_of<HistoryAnswer>(TRY(ask_anyone(request, file, kept_history(), answer_history)));
 }
 Result<SavingsAnswer> ask_history(const SavingsRead& request, const std::string& file) {
-  return answer_of<SavingsAnswer>(TRY(ask_anyone(request, file, answer_savings)));
+  return answer_of<SavingsAnswer>(TRY(ask_anyone(request, file, kept_history(), answer_savings)));
+}
+Result<BillAnswer> ask_history(const BillRead& request, const std::string& file) {
+  return answer_of<BillAnswer>(
+      TRY(ask_anyone(request, file, kept_file(usage_file(), "usage.db"), answer_bill)));
 }
 Result<EventsAnswer> ask_history(const EventsRead& request, const std::string& file) {
-  return answer_of<EventsAnswer>(TRY(ask_anyone(request, file, answer_events)));
+  return answer_of<EventsAnswer>(TRY(ask_anyone(request, file, kept_history(), answer_events)));
 }
 Result<WhyAnswer> ask_history(const WhyRead& request, const std::string& file) {
-  return answer_of<WhyAnswer>(TRY(ask_anyone(request, file, answer_why)));
+  return answer_of<WhyAnswer>(TRY(ask_anyone(request, file, kept_history(), answer_why)));
 }
 
 Result<std::string> moment_text(const std::string& option, const std::string& text, WallTime now) {

@@ -15,6 +15,8 @@ namespace derate::cli {
 // where there is neither.
 Result<HistoryAnswer> ask_history(const HistoryRead& request, const std::string& file);
 Result<SavingsAnswer> ask_history(const SavingsRead& request, const std::string& file);
+// `file`: of energy usage; GPUs are named by index as far as the history next to it knows them.
+Result<BillAnswer> ask_history(const BillRead& request, const std::string& file);
 Result<EventsAnswer> ask_history(const EventsRead& request, const std::string& file);
 Result<WhyAnswer> ask_history(const WhyRead& request, const std::string& file);
 

@@ -62,7 +62,8 @@ int main_of(int argc, char** argv) {
   if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
   if (code.ok()) return *code;
   warn("derate: {}\n", code.error().message);
-  if (code.error().code == Errc::no_permission && ::geteuid() != 0)
+  const bool says_how = code.error().message.find("sudo") != std::string::npos;
+  if (code.error().code == Errc::no_permission && ::geteuid() != 0 && !says_how)
     warn("derate: what this user may not do, root may: sudo derate ...\n");
   return exit_code_of(code.error().code);
 }

@@ -211,12 +211,12 @@ Result<int> run_without_rights(const RunOptions& options, bool tuned, const Log&
                    .with("derated governs no GPU for this command, which was not started"));
   return Error{
       Errc::no_permission,
-      fmt::format("setting clocks and power limits needs root, so the command was not started. "
-                  "Three ways on: `sudo derate {0}`; `derate run --dry-run`, which only says what "
-                  "it would do; or a running derated, which governs one's own GPUs for {1}{2}",
-                  tuned ? "tune run" : "run",
-                  tuned ? "`derate tune run --job`" : "`derate run` ([run] users says whose)",
-                  daemon.ok() ? "" : fmt::format(" ({})", daemon.error().message))};
+      fmt::format("setting clocks needs root, so the command was not started. Three ways on:\n"
+                  "  sudo derate {0} ...\n"
+                  "  derate run --dry-run ...   only says what it would do\n"
+                  "  derate {1} ...{3:{2}}with a running derated, which governs one's own GPUs{4}",
+                  tuned ? "tune run" : "run", tuned ? "tune run --job" : "run", tuned ? 5 : 13, "",
+                  daemon.ok() ? "" : "; none runs here")};
 }
 
 }  // namespace
@@ -230,6 +230,10 @@ void pass_signals_on(const Child& child) {
 
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const Log log = program_log("derate");
+  if (const auto wrong = cannot_start(options.command.front())) {
+    log.error(wrong->message);
+    return wrong->exit_code;
+  }
   const auto real = writes_to_real_gpus(options);
   if (!real.ok()) return run_failed(real.error(), log);
   if (*real && !may_set_clocks()) {

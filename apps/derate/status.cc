@@ -23,7 +23,8 @@ Result<int> run_verb(const StatusOptions& options) {
                           {"asleep", view.closed() == ClosedGpus::asleep},
                           {"gpus", gpus}});
   else
-    print("{}", status_text(gpus, view.closed(), width_of_terminal()));
+    print("{}{}", status_text(gpus, view.closed(), width_of_terminal()),
+          options.gpus.empty() ? nothing_governed(gpus) : "");
   return end_of_look(clock);
 }
 

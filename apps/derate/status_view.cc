@@ -6,12 +6,17 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "base/text.h"
+#include "base/when.h"
 #include "core/gpu_id.h"
 #include "govern/fleet/restore_left.h"
+#include "integ/user_rule.h"
 #include "service/records/state_file.h"
+#include "service/transport/daemon_call.h"
 #include "simulated.h"
 #include "terminal/output.h"
+#include "terminal/text_width.h"
 
 namespace derate::cli {
 namespace {
@@ -54,9 +59,26 @@ int index_of(const Json& gpu) {
   return at != gpu.end() && at->is_number_integer() ? at->get<int>() : -1;
 }
 
+// "16:04", with its day where that is another one.
+std::string moment_text(WallTime time) {
+  const std::string whole = second_text(time);
+  const bool today = day_text(time) == day_text(SystemClock().wall_now());
+  constexpr std::size_t kDay = 11;  // "2026-11-01 "
+  return today ? whole.substr(kDay) : whole;
+}
+
+// By a command without a policy: "released by root at 18:44:10".
+std::string released_text(const Json& gpu) {
+  const auto by = gpu.find("assigned");
+  if (by == gpu.end() || !by->is_object() || text_at(*by, "by") != "command") return "nobody";
+  const auto since = number_at(*by, "since_unix_seconds");
+  return "released by " + who_text(text_at(*by, "who")) +
+         (since ? " at " + moment_text(WallTime(from_seconds(*since))) : "");
+}
+
 std::string governed_by(const Json& gpu) {
   const std::string policy = text_at(gpu, "policy");
-  if (policy.empty()) return "nobody";
+  if (policy.empty()) return released_text(gpu);
   const std::string how = assignment_text(gpu);
   return policy + (how.empty() ? "" : " (" + how + ")");
 }
@@ -64,6 +86,7 @@ std::string governed_by(const Json& gpu) {
 // "90 % kept"; "95 % each, below for 12 s", where it holds in each phase. A dash: nothing is
 // promised.
 std::string promise(const Json& gpu) {
+  if (!text_at(gpu, "error").empty()) return "-";
   std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
   if (out == "-") return out;
   if (true_at(gpu, "every_phase")) out += " each";
@@ -73,6 +96,7 @@ std::string promise(const Json& gpu) {
 
 // "12 %" of what would have been used at the highest clock; of a dry run, what it would save.
 std::string saved(const Json& gpu) {
+  if (!text_at(gpu, "error").empty()) return "-";
   const auto at = gpu.find(true_at(gpu, "dry_run") ? "saving" : "saved");
   return at != gpu.end() && at->is_object() ? cell(*at, "energy_saving_ratio", 100, " %") : "-";
 }
@@ -91,6 +115,7 @@ bool has_dcgm(const Json& gpu) {
 // By what it is known how far the work is: how long ago it said so itself, or how exactly what it
 // launches counts it.
 std::string progress(const Json& gpu) {
+  if (!text_at(gpu, "error").empty()) return "-";
   const std::string launches = cell(gpu, "launch_unsteadiness_ratio", 100, " %", 1);
   if (launches != "-") return "launches ±" + launches;
   const std::string age = cell(gpu, "beat_age_seconds", 1, " s ago");
@@ -111,6 +136,23 @@ ClosedGpus closed_by(const Json& state) {
 
 }  // namespace
 
+std::string who_text(const std::string& who) {
+  constexpr std::string_view kUid = "uid ";
+  if (!who.starts_with(kUid)) return who;
+  const auto uid = parse_uid(std::string_view(who).substr(kUid.size()));
+  return uid ? name_of_user(*uid).value_or(who) : who;
+}
+
+std::string silence_text(const Json& gpu) {
+  const std::string error = text_at(gpu, "error");
+  if (error.empty()) return "";
+  const auto silent = number_at(gpu, "silent_seconds");
+  const std::string since =
+      silent ? " since " + moment_text(SystemClock().wall_now() - from_seconds(*silent)) : "";
+  const bool is_lost = error.find("lost") != std::string::npos;
+  return fmt::format("{}{}: {}", is_lost ? "LOST" : "no answer", since, error);
+}
+
 std::string closed_text(ClosedGpus closed) {
   switch (closed) {
     case ClosedGpus::no:
@@ -130,7 +172,7 @@ std::string assignment_text(const Json& gpu) {
   if (true_at(gpu, "dry_run")) add("dry run");
   if (const auto by = gpu.find("assigned"); by != gpu.end() && by->is_object()) {
     const std::string who = text_at(*by, "who");
-    add(text_at(*by, "by") + (who.empty() ? "" : " of " + who));
+    add(text_at(*by, "by") + (who.empty() ? "" : " of " + who_text(who)));
     if (const auto end = cell(*by, "ends_in_seconds", 1, " s"); end != "-") add("for " + end);
   }
   return how;
@@ -139,6 +181,8 @@ std::string assignment_text(const Json& gpu) {
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
 std::string why_text(const Json& gpu) {
+  const std::string silence = silence_text(gpu);
+  if (!silence.empty()) return silence;
   std::string out = text_at(gpu, "trouble");
   if (out.empty()) out = text_at(gpu, "reason");
   const auto bounds = gpu.find("bounds");
@@ -206,6 +250,57 @@ Result<Json> StatusView::look(const std::string& choice) {
   return chosen;
 }
 
+namespace {
+
+bool needs_somebody(const Json& gpu) {
+  return !text_at(gpu, "attention").empty() || !text_at(gpu, "trouble").empty() ||
+         !text_at(gpu, "error").empty();
+}
+
+// Two lines a GPU: its figures, and below them the reason, cut to the width.
+std::string narrow_text(const Json& gpus, std::size_t width) {
+  Table table({"GPU", "SM clock", "GPU util", "mem util", "power", "temp", "promise", "saved",
+               "<governed by"});
+  for (const Json& gpu : gpus)
+    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), cell(gpu, "sm_clock_mhz", 1, " MHz"),
+               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
+               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu),
+               governed_by(gpu)});
+  // The least telling columns go first: memory, temperature, utilisation.
+  const std::string text = table.text(width, {3, 5, 2, 7, 6});
+  std::string out;
+  std::size_t row = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    if (line.empty()) continue;
+    out += std::string(line) + "\n";
+    if (row > 0 && row <= gpus.size()) {
+      const Json& gpu = gpus[row - 1];
+      constexpr std::size_t kIndent = 4;
+      out += std::string(kIndent, ' ') +
+             toned(cut_text(why_text(gpu), std::max(width, 2 * kIndent) - kIndent),
+                   needs_somebody(gpu) ? Paint::bad : Paint::dim) +
+             "\n";
+    }
+    ++row;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string nothing_governed(const Json& gpus) {
+  const bool any = std::any_of(gpus.begin(), gpus.end(),
+                               [](const Json& gpu) { return !text_at(gpu, "policy").empty(); });
+  if (any || gpus.empty()) return "";
+  return fmt::format("\nNo GPU is governed: nothing is saved. {}\n", way_to_save());
+}
+
+std::string way_to_save() {
+  return find_daemon().ok() ? "`sudo derate policy set assure` has derated govern them."
+                            : "`sudo derate run -- COMMAND` governs while a command runs.";
+}
+
 std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::size_t> width) {
   if (closed != ClosedGpus::no && gpus.empty()) return closed_text(closed) + "\n";
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
@@ -216,10 +311,9 @@ std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
                governed_by(gpu), why_text(gpu)},
-              text_at(gpu, "attention").empty() && text_at(gpu, "trouble").empty() ? Paint::plain
-                                                                                   : Paint::bad);
-  // What says least about a GPU goes first: progress, memory, name, temperature, utilisation.
-  return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
+              needs_somebody(gpu) ? Paint::bad : Paint::plain);
+  const bool is_wide = width && table.width() > *width;
+  return is_wide ? narrow_text(gpus, *width) : table.text();
 }
 
 }  // namespace derate::cli

@@ -34,12 +34,20 @@ class StatusView {
 };
 
 // As a table; `closed` in place of an empty one. `width`: columns of a terminal; where the table is
-// wider, columns are left out and the last is cut.
+// wider, each GPU has two lines, its figures and the reason.
 std::string status_text(const nlohmann::ordered_json& gpus, ClosedGpus closed,
                         std::optional<std::size_t> width = {});
 
 // Of one GPU: "kept", "below for 12 s", "BROKEN for 95 s", "not known"; empty: nothing is promised.
 std::string promise_text(const nlohmann::ordered_json& gpu);
+// "ann" for "uid 1004", where this machine has a name for it; others as they are.
+std::string who_text(const std::string& who);
+// "LOST since 19:18:21: ..." of a GPU that gives no reading; empty for others.
+std::string silence_text(const nlohmann::ordered_json& gpu);
+// A paragraph if none of these GPUs is governed, and how they are; else empty.
+std::string nothing_governed(const nlohmann::ordered_json& gpus);
+// A sentence: the command that has GPUs governed, by derated where it runs.
+std::string way_to_save();
 
 // Of one GPU: "dry run, command of uid 7, for 30 s", and why its clock is what it is.
 std::string assignment_text(const nlohmann::ordered_json& gpu);

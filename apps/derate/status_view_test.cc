@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "test_text.h"
 
 namespace derate::cli {
@@ -57,10 +58,10 @@ TEST(StatusText, WhatWasSavedIsTold) {
 TEST(StatusText, WhoAssignsAndWhoBoundsAreTold) {
   Json gpu = governed();
   gpu["dry_run"] = true;
-  gpu["assigned"] = {{"by", "command"}, {"who", "uid 7"}, {"ends_in_seconds", 30.0}};
+  gpu["assigned"] = {{"by", "command"}, {"who", "uid 4294967290"}, {"ends_in_seconds", 30.0}};
   gpu["bounds"] = Json::array({{{"by", "budget"}, {"highest_clock_mhz", 900.0}}});
   const std::string text = status_text(Json::array({gpu}), ClosedGpus::no);
-  EXPECT_TRUE(has(text, "assure (dry run, command of uid 7, for 30 s)")) << text;
+  EXPECT_TRUE(has(text, "assure (dry run, command of uid 4294967290, for 30 s)")) << text;
   EXPECT_TRUE(has(text, "the clock of least energy; budget allows 900 MHz at most")) << text;
   gpu["bounds"] = Json::array({7});
   gpu["assigned"] = "somebody";
@@ -110,6 +111,50 @@ TEST(StatusText, FieldsOfAnotherTypeOrNoneAreDashes) {
   EXPECT_TRUE(has(text, "nobody"));
   EXPECT_TRUE(has(text, "-"));
   EXPECT_FALSE(has(text, "fast"));
+}
+
+// By whom and since when: not as a GPU that was never governed.
+TEST(StatusText, AReleasedGpuIsNotOneThatWasNeverGoverned) {
+  Json gpu = {{"index", 0}, {"assigned", {{"by", "command"}, {"who", "uid 0"}}}};
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "released by root"));
+  gpu["assigned"]["since_unix_seconds"] = 0.0;
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "released by root at 19"));
+  EXPECT_EQ(who_text("uid 4294967290"), "uid 4294967290");
+  EXPECT_EQ(who_text("token grafana"), "token grafana");
+}
+
+// Figures of before say nothing of a GPU that does not answer.
+TEST(StatusText, ALostGpuSaysSoFirstAndHasNoFigures) {
+  Json gpu = governed();
+  gpu["saving"] = {{"energy_saving_ratio", 0.12}};
+  gpu["error"] = "nvmlDeviceGetUUID: GPU is lost (NVML error 15)";
+  std::string text = status_text(Json::array({gpu}), ClosedGpus::no);
+  EXPECT_TRUE(has(text, "LOST: nvmlDeviceGetUUID")) << text;
+  for (const char* old : {"90 %", "12 %", "the clock of least energy"})
+    EXPECT_FALSE(has(text, old)) << text;
+  gpu["silent_seconds"] = 3.0;
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "LOST since "));
+  gpu["error"] = "timeout";
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), ClosedGpus::no), "no answer since "));
+}
+
+// Nothing is cut but the reason, and that only if it is longer than a line.
+TEST(StatusText, OnANarrowTerminalAGpuHasTwoLines) {
+  Json gpu = governed();
+  gpu["reason"] = std::string(200, 'x');
+  const std::string text = status_text(Json::array({gpu, governed()}), ClosedGpus::no, 80);
+  const auto lines = split(text, '\n');
+  ASSERT_EQ(lines.size(), 6u) << text;
+  for (const std::string_view line : lines) EXPECT_LE(line.size(), 82u) << line;  // "…": 3 bytes
+  EXPECT_TRUE(has(std::string(lines[3]), "402 W"));
+  EXPECT_EQ(lines[4], "    the clock of least energy");
+}
+
+TEST(StatusText, ThatNothingIsGovernedIsSaid) {
+  const Json observed = {{"index", 0}};
+  EXPECT_TRUE(has(nothing_governed(Json::array({observed})), "No GPU is governed"));
+  EXPECT_EQ(nothing_governed(Json::array({observed, governed()})), "");
+  EXPECT_EQ(nothing_governed(Json::array()), "");
 }
 
 TEST(StatusText, APausedDaemonSaysSo) {

@@ -162,14 +162,29 @@ TEST(Suggestions, AreRightForAtLeast95PercentOfMistypedWords) {
 
 TEST(Suggestions, NameTheVerbThatWasMeantAndItsUsage) {
   EXPECT_EQ(answer_to("policy", "lst"),
-            "derate: policy has no verb 'lst'; did you mean 'list'? There are: list, show, "
-            "set, confirm, forecast, models, forget\nUsage: derate policy VERB [OPTION]...\n"
+            "derate: policy has no verb 'lst'; did you mean 'list'?\nUsage: derate policy VERB "
+            "[OPTION]...\n"
             "`derate policy --help` has the options and examples.\n");
   EXPECT_TRUE(answer_to("run", "--polcy")
                   .starts_with("derate: run has no option '--polcy'; did you mean --policy?\n"
                                "Usage: derate run [OPTION]... -- COMMAND [ARGUMENT]...\n"));
   EXPECT_TRUE(
       answer_to("", "policy").starts_with("derate: policy: a verb is missing; there are: list, "));
+  // The words of other programs, and arguments that are options here.
+  EXPECT_TRUE(
+      answer_to("", "logs").starts_with("derate: no verb 'logs'; did you mean `derate events`?\n"));
+  EXPECT_TRUE(
+      answer_to("policy", "assure")
+          .starts_with(
+              "derate: policy has no verb 'assure'; did you mean `derate policy set assure`?\n"));
+  EXPECT_TRUE(answer_to("history", "--since")
+                  .starts_with("derate: history has no option '--since'; did you mean --from?\n"));
+  EXPECT_TRUE(
+      answer_to("policy set assure", "0-3")
+          .starts_with(
+              "derate: policy set: '0-3' is one argument too many; did you mean -i 0-3?\n"));
+  EXPECT_TRUE(answer_to("--json", "status")
+                  .starts_with("derate: '--json' comes after the verb: derate status --json\n"));
   EXPECT_TRUE(answer_to("status --gpu --json", "--jsn")
                   .starts_with("derate: status has no option '--jsn'; did you mean --json?"));
 }

@@ -48,7 +48,7 @@ std::vector<Fact> sensor_facts(const TopGpu& gpu, const Look& look) {
   std::vector<Fact> out = {
       {"power", power, power_paint(gpu)}, {"clock", clock}, {"util", ratio_text(gpu.utilisation)}};
   if (gpu.celsius) out.push_back({"temp", whole_text(gpu.celsius, degrees(look))});
-  if (gpu.memory_utilisation) out.push_back({"memory", ratio_text(gpu.memory_utilisation)});
+  if (gpu.memory_utilisation) out.push_back({"mem util", ratio_text(gpu.memory_utilisation)});
   return out;
 }
 

@@ -185,7 +185,13 @@ std::vector<const TopGpu*> shown_gpus(const TopPicture& picture, const TopChoice
   std::vector<const TopGpu*> out;
   for (const TopGpu& gpu : picture.gpus)
     if (choice.filter.empty() || passes(choice.filter, words_of(picture, gpu))) out.push_back(&gpu);
+  // By number, those that need a person come first: of many the screen has not room for all.
+  const auto needs_somebody = [&](const TopGpu* gpu) {
+    return choice.gpu_order == GpuOrder::index && (!gpu->trouble.empty() || gpu->silent);
+  };
   std::stable_sort(out.begin(), out.end(), [&](const TopGpu* a, const TopGpu* b) {
+    const bool first = needs_somebody(a), second = needs_somebody(b);
+    if (first != second) return first;
     return comparable(weight_of(*a, choice.gpu_order)) >
            comparable(weight_of(*b, choice.gpu_order));
   });

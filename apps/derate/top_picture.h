@@ -42,6 +42,7 @@ struct TopGpu {
   bool needs_attention = false;
   std::string policy, how;            // empty: nobody governs it; "dry run, command of uid 7"
   std::string reason, trouble, work;  // why this clock; what is wrong; name and phase
+  bool silent = false;                // it gives no reading
   std::optional<TopSaving> saving;
   std::optional<double> used_joules;    // all of it, where `saving` is empty, too
   Series power_history, clock_history;  // watts and MHz, a value a second, the newest last

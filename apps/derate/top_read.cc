@@ -66,6 +66,7 @@ TopGpu top_gpu(const Json& json) {
   out.how = assignment_text(json);
   if (out.how == "configuration") out.how.clear();  // as usual
   out.trouble = text_at(json, "trouble");
+  out.silent = !text_at(json, "error").empty();
   out.reason = out.trouble.empty() ? why_text(json) : text_at(json, "reason");
   out.work = text_at(json, "work");
   if (const std::string phase = text_at(json, "phase"); !phase.empty())

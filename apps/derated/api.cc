@@ -12,6 +12,7 @@
 #include "config/paths.h"
 #include "service/http/admission.h"
 #include "service/metrics/metric_catalogue.h"
+#include "service/records/bill_query.h"
 #include "service/records/health.h"
 #include "service/records/history_queries.h"
 
@@ -63,6 +64,12 @@ void add_history(ApiServer& api, const ApiParts& parts) {
   add(SavingsRead{}, answer_savings);
   add(EventsRead{}, answer_events);
   add(WhyRead{}, answer_why);
+  api.add_reading<BillRead>([file = usage_file(), &board = parts.worker.board(),
+                             &clock = parts.clock](const BillRead& request) {
+    return [file, request, now = clock.wall_now(), gpus = known_gpus(board)] {
+      return answer_bill(file, request, now, gpus);
+    };
+  });
 }
 
 // The status that a monitor looks at, and the reason for people.
@@ -165,6 +172,9 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
   options.limits.closer = parts.closer;
   options.refused = [&worker = parts.worker](const Peer& peer, const std::string& why) {
     worker.refusals().add("api.sock", caller_name(peer), why);
+  };
+  options.way_to = [&worker = parts.worker](const Operation& operation, const Peer& peer) {
+    return worker.roles().way_to(operation, peer);
   };
   auto out = std::make_unique<ApiServer>(parts.clock, parts.worker.desk(), std::move(options));
   add_what_is_known(*out, parts.worker.board());

@@ -26,6 +26,13 @@ void visit_fields(FieldsOf<SavingsRead> auto& m, auto&& visit) {
   visit(optional_field("from", kWhen), m.from);
   visit(optional_field("to", kWhen), m.to);
 }
+void visit_fields(FieldsOf<BillRead> auto& m, auto&& visit) {
+  visit(optional_field("by", "user, job, pod, container, instance, process, gpu or day"), m.by);
+  visit(optional_field("from", kWhen), m.from);
+  visit(optional_field("to", kWhen), m.to);
+  visit(optional_field("gpus", "indices, UUIDs or PCI bus ids, comma-separated; absent: all"),
+        m.gpus);
+}
 void visit_fields(FieldsOf<EventsRead> auto& m, auto&& visit) {
   visit(optional_field("from", "a time, as of history; absent: the first"), m.from);
   visit(optional_field("to", "a time, as of history; absent: the last"), m.to);
@@ -147,6 +154,57 @@ void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
         m.known_ratio);
   visit(required_field("total", "of all lines"), m.total);
   visit(required_field("lines", "by key; together they are all that the GPUs used"), m.lines);
+}
+
+void visit_fields(FieldsOf<BillSavingView> auto& m, auto&& visit) {
+  visit(required_field("method", "of the estimate"), m.method);
+  visit(required_field("energy_joules", "used in the time for which a saving is estimated"),
+        m.energy_joules);
+  visit(required_field("at_highest_joules", "of the same work at the highest clock"),
+        m.at_highest_joules);
+  visit(required_field("sd_joules", "standard deviation of that"), m.sd_joules);
+}
+void visit_fields(FieldsOf<BillLineView> auto& m, auto&& visit) {
+  visit(required_field("name", "a user, a job, ..., a UUID or a day; an empty text: nobody's"),
+        m.name);
+  visit(optional_field("index", "of a GPU that is there now"), m.index);
+  visit(required_field("base_joules", "its part of what the GPU draws idle"), m.base_joules);
+  visit(required_field("context_joules", "of its contexts"), m.context_joules);
+  visit(required_field("dynamic_joules", "of its work"), m.dynamic_joules);
+  visit(required_field("sigma_joules", "standard deviation of dynamic_joules"), m.sigma_joules);
+  visit(required_field("unsure_joules", "of dynamic_joules, split without a known deviation"),
+        m.unsure_joules);
+  visit(required_field("prior_joules", "of dynamic_joules, split before enough was seen of it"),
+        m.prior_joules);
+  visit(required_field("seconds", "in which it was on a GPU, summed over GPUs"), m.seconds);
+  visit(required_field("savings", "what was saved of it, by method"), m.savings);
+}
+void visit_fields(FieldsOf<BillLossView> auto& m, auto&& visit) {
+  visit(required_field("from_unix_seconds", "the begin"), m.from_unix_seconds);
+  visit(required_field("to_unix_seconds", "the end"), m.to_unix_seconds);
+  visit(required_field("lost_seconds", "of which nothing is known, summed over GPUs"),
+        m.lost_seconds);
+}
+void visit_fields(FieldsOf<BillAnswer> auto& m, auto&& visit) {
+  visit(required_field("by", "what a line is of"), m.by);
+  visit(required_field("from_unix_seconds", "of the bill"), m.from_unix_seconds);
+  visit(required_field("to_unix_seconds", "of the bill"), m.to_unix_seconds);
+  visit(optional_field("first_unix_seconds", "of what is kept").or_null(), m.first_unix_seconds);
+  visit(optional_field("last_unix_seconds", "of what is kept").or_null(), m.last_unix_seconds);
+  visit(required_field("lines", "the one with most energy first, nobody's last; days by date"),
+        m.lines);
+  visit(required_field("board_joules", "of the GPUs: unallocated and all lines, exactly"),
+        m.board_joules);
+  visit(required_field("unallocated_joules", "of no tenant; by gpu it is in the lines"),
+        m.unallocated_joules);
+  visit(required_field("by_power_joules", "of power readings, not of a counter"),
+        m.by_power_joules);
+  visit(required_field("seconds", "of GPUs, of which the energy is known"), m.seconds);
+  visit(required_field("lost_seconds", "of GPUs, of which it is not"), m.lost_seconds);
+  visit(required_field("unallocated_savings", "by method"), m.unallocated_savings);
+  visit(required_field("losses", "the times of lost_seconds"), m.losses);
+  visit(required_field("broken_rows", "of the file, changed since they were written"),
+        m.broken_rows);
 }
 
 void visit_fields(FieldsOf<EventView> auto& m, auto&& visit) {

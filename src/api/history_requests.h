@@ -29,6 +29,13 @@ struct SavingsRead {
   std::string from = "month", to = "now";
   bool operator==(const SavingsRead&) const = default;
 };
+struct BillRead {
+  static constexpr const char* kOperation = "bill";
+  std::string by = "user";  // user, job, pod, container, instance, process, gpu or day
+  std::string from = "month", to = "now";
+  std::string gpus;  // as everywhere; empty: all
+  bool operator==(const BillRead&) const = default;
+};
 struct EventsRead {
   static constexpr const char* kOperation = "events";
   std::string from, to;  // empty: from the first, to the last
@@ -107,6 +114,39 @@ struct SavingsAnswer {
   SavedView total;
   std::vector<SavingsLineView> lines;
   bool operator==(const SavingsAnswer&) const = default;
+};
+
+// The saving by one method's estimate. Energies are whole millijoules.
+struct BillSavingView {
+  std::string method;
+  double energy_joules = 0, at_highest_joules = 0, sd_joules = 0;
+  bool operator==(const BillSavingView&) const = default;
+};
+struct BillLineView {
+  std::string name;          // empty: tenants without such a label
+  std::optional<int> index;  // of a GPU
+  double base_joules = 0, context_joules = 0, dynamic_joules = 0;
+  double sigma_joules = 0, unsure_joules = 0, prior_joules = 0, seconds = 0;
+  std::vector<BillSavingView> savings;
+  bool operator==(const BillLineView&) const = default;
+};
+// Of a time, as exact as what is kept, so much is not known.
+struct BillLossView {
+  std::int64_t from_unix_seconds = 0, to_unix_seconds = 0;
+  double lost_seconds = 0;  // summed over GPUs
+  bool operator==(const BillLossView&) const = default;
+};
+struct BillAnswer {
+  std::string by;
+  double from_unix_seconds = 0, to_unix_seconds = 0;
+  std::optional<std::int64_t> first_unix_seconds, last_unix_seconds;
+  std::vector<BillLineView> lines;
+  double board_joules = 0, unallocated_joules = 0, by_power_joules = 0;
+  double seconds = 0, lost_seconds = 0;
+  std::vector<BillSavingView> unallocated_savings;
+  std::vector<BillLossView> losses;
+  std::int64_t broken_rows = 0;
+  bool operator==(const BillAnswer&) const = default;
 };
 
 struct EventView {

@@ -171,6 +171,9 @@ void add_history(std::vector<Operation>& out) {
       of_history);
   add_reading<SavingsRead, SavingsAnswer>(out, "Read what was used and saved, hour by hour",
                                           "savings", of_history);
+  add_reading<BillRead, BillAnswer>(
+      out, "Read who used how much energy, as the lines of a bill without prices", "bill",
+      of_history);
   add_reading<EventsRead, EventsAnswer>(out, "Read what happened, and to which GPU", "events",
                                         of_history);
   add_reading<WhyRead, WhyAnswer>(

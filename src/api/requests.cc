@@ -484,6 +484,7 @@ template struct AnswerEncoding<JobAnswer>;
 template struct AnswerEncoding<JobsAnswer>;
 template struct AnswerEncoding<HistoryAnswer>;
 template struct AnswerEncoding<SavingsAnswer>;
+template struct AnswerEncoding<BillAnswer>;
 template struct AnswerEncoding<EventsAnswer>;
 template struct AnswerEncoding<WhyAnswer>;
 template struct AnswerEncoding<SettingsAnswer>;

@@ -178,13 +178,12 @@ struct TrialRenew {
   bool operator==(const TrialRenew&) const = default;
 };
 
-using AnyRequest =
-    std::variant<PolicySet, PolicyConfirm, ForecastRead, AdviceRead, Release, Pause, Resume,
-                 StatusRead, GpuList, WindowBegin, WindowEnd, WindowCancel, WindowList,
-                 AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow,
-                 JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead,
-                 SavingsRead, EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet, TokenCreate,
-                 TokenList, TokenRevoke, AllocationBegin, AllocationEnd, AllocationList>;
+using AnyRequest = std::variant<
+    PolicySet, PolicyConfirm, ForecastRead, AdviceRead, Release, Pause, Resume, StatusRead, GpuList,
+    WindowBegin, WindowEnd, WindowCancel, WindowList, AttributionRead, RunBegin, RunShow, RunEnd,
+    RunRelease, JobCreate, JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd,
+    TrialRenew, HistoryRead, SavingsRead, BillRead, EventsRead, WhyRead, ConfigShow, ConfigDiff,
+    ConfigSet, TokenCreate, TokenList, TokenRevoke, AllocationBegin, AllocationEnd, AllocationList>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);

@@ -108,6 +108,22 @@ Result<std::optional<RunAs>> user_behind_sudo() {
   return std::optional(std::move(out));
 }
 
+// As execvp(3) looks for it; a program that is there and may not be executed is the kernel's to
+// refuse.
+std::optional<CannotStart> cannot_start(const std::string& program) {
+  const bool is_path = program.find('/') != program.npos;
+  const char* const path = std::getenv("PATH");
+  std::string folders = is_path ? "" : path != nullptr ? path : "/bin:/usr/bin";
+  if (is_path && ::access(program.c_str(), F_OK) == 0) return std::nullopt;
+  for (const std::string_view folder : split(folders, ':'))
+    if (!is_path &&
+        ::access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), F_OK) == 0)
+      return std::nullopt;
+  return CannotStart{exit_code::kCommandNotFound,
+                     fmt::format("'{}': {}{}", program, std::strerror(ENOENT),
+                                 is_path ? "" : ": no folder of $PATH has it")};
+}
+
 Result<Child::Started> Child::start(const std::vector<std::string>& command,
                                     const ChildOptions& options) {
   std::vector<std::string> over = options.environment;

@@ -34,6 +34,14 @@ struct ChildOptions {
   bool dies_with_us = false;  // terminated when the thread that started it ends
 };
 
+// Why a program cannot be started, before anything is done for it: the exit code as of env(1), and
+// a sentence. nullopt: Child::start() is to try.
+struct CannotStart {
+  int exit_code = 0;
+  std::string message;
+};
+std::optional<CannotStart> cannot_start(const std::string& program);
+
 class Child {
  public:
   // Starts `command` (found on PATH). A command that cannot be started gives its exit code as

@@ -1,5 +1,7 @@
 #include "base/suggest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -82,6 +84,19 @@ std::string choices(std::string_view word, std::string_view lead, std::string_vi
   std::string out = "; did you mean '" + *near + "'?";
   if (words.size() > 1 && known.size() <= kShortList) out += " There are: " + std::string(known);
   return out;
+}
+
+std::string number_hint(std::string_view text, double lowest, double highest) {
+  std::string plain(trim(text));
+  const bool percent = plain.ends_with('%');
+  if (percent) plain = std::string(trim(std::string_view(plain).substr(0, plain.size() - 1)));
+  if (std::count(plain.begin(), plain.end(), ',') == 1 && plain.find('.') == std::string::npos)
+    std::replace(plain.begin(), plain.end(), ',', '.');
+  auto value = parse_double(plain);
+  if (!value) return "";
+  if (percent || (highest <= 1 && *value > 1 && *value <= 100)) *value /= 100;
+  if (!(*value >= lowest && *value <= highest)) return "";
+  return fmt::format("; did you mean {:g}?", *value);
 }
 
 }  // namespace derate

@@ -24,4 +24,9 @@ std::optional<std::string> nearest_word(std::string_view word, std::span<const s
 // as "; there are: ", and the list.
 std::string choices(std::string_view word, std::string_view lead, std::string_view known);
 
+// The end of a message that refuses `text` where a number of [lowest, highest] was wanted, if it is
+// one in another form: a percentage ("10%", or 10 where at most 1 is allowed), or with a comma for
+// the point; else empty. "; did you mean 0.1?"
+std::string number_hint(std::string_view text, double lowest, double highest);
+
 }  // namespace derate

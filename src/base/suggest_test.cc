@@ -40,6 +40,16 @@ TEST(NearestWord, PrefersTheBeginningThatWasTyped) {
   EXPECT_EQ(nearest_word("tets", Words{"bets", "test"}), "test");
 }
 
+TEST(NumberHint, KnowsOtherFormsOfANumberThatIsAllowed) {
+  EXPECT_EQ(number_hint("10%", 0, 0.5), "; did you mean 0.1?");
+  EXPECT_EQ(number_hint("5 %", 0, 0.5), "; did you mean 0.05?");
+  EXPECT_EQ(number_hint("10", 0, 0.5), "; did you mean 0.1?");
+  EXPECT_EQ(number_hint("0,31", 0, 1000), "; did you mean 0.31?");
+  for (const char* none : {"", "x", "60%", "-3", "1,000,000", "nan", "%"})
+    EXPECT_EQ(number_hint(none, 0, 0.5), "") << none;
+  EXPECT_EQ(number_hint("2000", 0, 1000), "");
+}
+
 TEST(Choices, KeepAShortListAndDropALongOne) {
   EXPECT_EQ(choices("assur", "; there are: ", "assure, fixed"),
             "; did you mean 'assure'? There are: assure, fixed");

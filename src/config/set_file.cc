@@ -22,6 +22,15 @@ struct Key {
   bool is_text = false;  // a setting that is a text
 };
 
+// "assure.delta" is a policy's.
+std::string way_to_settings(const std::string& key) {
+  constexpr const char* kList = "`derate config print` lists them as [section] and key";
+  const auto parts = split(key, '.');
+  if (parts.size() == 2 && !parts[0].empty() && !parts[1].empty())
+    return fmt::format("; a policy's parameter is policy.{}; {}", key, kList);
+  return fmt::format("; {}; a policy's parameter is policy.NAME.PARAMETER", kList);
+}
+
 Error unknown_key(const std::string& key) {
   const auto known = setting_keys();
   const auto near = nearest_word(key, known);
@@ -30,9 +39,7 @@ Error unknown_key(const std::string& key) {
             fmt::format("'{}': entries of [[job]] are written into files", key)};
   return {Errc::invalid_argument,
           fmt::format("unknown setting '{}'{}", key,
-                      near ? fmt::format("; did you mean '{}'?", *near)
-                           : "; `derate config print` lists them as [section] and key; a policy's "
-                             "parameter is policy.NAME.PARAMETER")};
+                      near ? fmt::format("; did you mean '{}'?", *near) : way_to_settings(key))};
 }
 
 Result<Key> find_key(const std::string& text) {
@@ -58,7 +65,8 @@ struct Word {
 Result<Word> split_word(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == text.npos)
-    return Error{Errc::invalid_argument, fmt::format("'{}': wanted section.key=value", text)};
+    return Error{Errc::invalid_argument,
+                 fmt::format("'{0}': wanted is SECTION.KEY=VALUE, such as {0}=VALUE", text)};
   return Word{std::string(trim(text.substr(0, equals))),
               std::string(trim(text.substr(equals + 1)))};
 }

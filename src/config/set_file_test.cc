@@ -39,7 +39,13 @@ TEST(SetFile, RefusesWhatIsNoSettingOrNoValue) {
             "policy's parameter is policy.NAME.PARAMETER");
   EXPECT_EQ(set("policy.x=1").find("error: unknown setting 'policy.x'"), 0u);
   EXPECT_EQ(set("job.name=x"), "error: 'job.name': entries of [[job]] are written into files");
-  EXPECT_EQ(set("governor.dry_run"), "error: 'governor.dry_run': wanted section.key=value");
+  EXPECT_EQ(
+      set("governor.dry_run"),
+      "error: 'governor.dry_run': wanted is SECTION.KEY=VALUE, such as governor.dry_run=VALUE");
+  EXPECT_EQ(set("assure.delta=0.1")
+                .find("error: unknown setting 'assure.delta'; a policy's "
+                      "parameter is policy.assure.delta;"),
+            0u);
   EXPECT_EQ(set("governor.dry_run=maybe").find("error: governor.dry_run: "), 0u);
   EXPECT_EQ(set("governor.dry_run=1"), "error: governor.dry_run: dry_run 1: wanted true or false");
   EXPECT_EQ(set("safety.idle_after_s=0"),

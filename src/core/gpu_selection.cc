@@ -56,6 +56,12 @@ std::string as_nvml_writes(std::string_view item) {
 }
 
 Error wrong(std::string_view item) {
+  const auto dash = item.find('-');
+  const auto first = number_of(trim(item.substr(0, dash)));
+  const auto last = dash == item.npos ? std::nullopt : number_of(trim(item.substr(dash + 1)));
+  if (first && last)
+    return {Errc::invalid_argument, "GPU '" + std::string(item) + "': a range goes up: " +
+                                        std::to_string(*last) + "-" + std::to_string(*first)};
   return {Errc::invalid_argument,
           "GPU '" + std::string(item) +
               "': allowed are an index, a range as 0-3, a UUID (GPU-...), a PCI bus id as "

@@ -48,7 +48,10 @@ std::string allowed(const ParamSpec& spec) {
 Result<std::vector<double>> parse_param(const ParamSpec& spec, std::string_view text) {
   const auto fail = [&] {
     return Error{Errc::invalid_argument,
-                 fmt::format("{} '{}': allowed is {}", spec.name, text, allowed(spec))};
+                 fmt::format("{} '{}': allowed is {}{}", spec.name, text, allowed(spec),
+                             spec.type == ParamSpec::Type::number
+                                 ? number_hint(text, spec.lowest, spec.highest)
+                                 : "")};
   };
   if (spec.type == ParamSpec::Type::choice) {
     const auto at = std::find(spec.choices.begin(), spec.choices.end(), text);

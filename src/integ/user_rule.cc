@@ -47,4 +47,12 @@ std::optional<uid_t> user_named(const std::string& text, const std::string& file
   return std::nullopt;
 }
 
+std::optional<std::string> name_of_user(uid_t uid, const std::string& file) {
+  const File in = opened(file);
+  if (in == nullptr) return std::nullopt;
+  while (const passwd* const each = ::fgetpwent(in.get()))
+    if (uid == each->pw_uid) return each->pw_name;
+  return std::nullopt;
+}
+
 }  // namespace derate

@@ -23,4 +23,7 @@ UserRule user_rule(const std::string& text, const std::string& file = "/etc/grou
 // A user by name or number, as passwd(5) has names in `file`, alone as above; empty: there is none.
 std::optional<uid_t> user_named(const std::string& text, const std::string& file = "/etc/passwd");
 
+// The name of a user in `file`; empty: it has none there.
+std::optional<std::string> name_of_user(uid_t uid, const std::string& file = "/etc/passwd");
+
 }  // namespace derate

@@ -46,6 +46,9 @@ TEST(UserRule, AUserIsANameOfTheFileOrANumber) {
   EXPECT_EQ(user_named("17", "/no/such/file"), 17u);
   for (const char* none : {"derate", "", "-1", "4294967295", "derate-agent "})
     EXPECT_EQ(user_named(none, file), std::nullopt) << none;
+  EXPECT_EQ(name_of_user(970, file), "derate-agent");
+  EXPECT_EQ(name_of_user(971, file), std::nullopt);
+  EXPECT_EQ(name_of_user(970, "/no/such/file"), std::nullopt);
 }
 
 }  // namespace

@@ -59,6 +59,23 @@ Result<BillBy> parse_bill_by(std::string_view name) {
                                    "user, job, pod, container, instance, process, gpu, day"))};
 }
 
+namespace {
+
+// A GPU's line has what none of its tenants used, too, as the power of a GPU that is idle.
+void take_unallocated(std::map<std::pair<std::string, std::string>, BillLine>& lines,
+                      const std::vector<UsageBoardRow>& boards, UsageBoardSums& all) {
+  for (const UsageBoardRow& row : boards) {
+    BillLine& line = lines[{row.gpu, ""}];
+    line.name = row.gpu;
+    line.sums.base_mj += row.sums.unallocated_mj;
+    add_savings(line.sums.savings, row.sums.unallocated_savings);
+  }
+  all.unallocated_mj = 0;
+  all.unallocated_savings.clear();
+}
+
+}  // namespace
+
 Bill make_bill(const Usage& usage, BillBy by) {
   // Processes are told apart by their keys: a number is used again.
   std::map<std::pair<std::string, std::string>, BillLine> lines;
@@ -69,13 +86,14 @@ Bill make_bill(const Usage& usage, BillBy by) {
     line.sums.add(row.sums);
   }
   Bill out;
+  for (const UsageBoardRow& row : usage.boards) out.boards.add(row.sums);
+  if (by == BillBy::gpu) take_unallocated(lines, usage.boards, out.boards);
   for (auto& [key, line] : lines) out.lines.push_back(std::move(line));
   std::stable_sort(out.lines.begin(), out.lines.end(), [&](const BillLine& a, const BillLine& b) {
     if (by == BillBy::day) return a.name < b.name;
     if (a.name.empty() != b.name.empty()) return b.name.empty();
     return a.sums.total_mj() > b.sums.total_mj();
   });
-  for (const UsageBoardRow& row : usage.boards) out.boards.add(row.sums);
   out.savings = out.boards.unallocated_savings;
   for (const BillLine& line : out.lines) add_savings(out.savings, line.sums.savings);
   return out;

@@ -24,6 +24,7 @@ struct BillLine {
   bool operator==(const BillLine&) const = default;
 };
 
+// By GPU a line has all that the GPU used, idle too, and nothing is unallocated.
 struct Bill {
   std::vector<BillLine> lines;  // the dearest first, the one without a name last; days by date
   UsageBoardSums boards;        // = unallocated + all lines, exactly

@@ -121,6 +121,17 @@ void Table::add(std::vector<std::string> cells, Paint paint) {
   rows_.push_back({std::move(cells), paint});
 }
 
+std::size_t Table::width() const {
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < headings_.size(); ++i) {
+    std::size_t widest = display_width(headings_[i]) - (headings_[i].starts_with('<') ? 1 : 0);
+    for (const Row& row : rows_)
+      if (!row.cells.empty()) widest = std::max(widest, display_width(row.cells[i]));
+    out += widest + (i == 0 ? 0 : 2);
+  }
+  return out;
+}
+
 std::string Table::text() const { return text(std::string::npos, {}); }
 
 std::string Table::text(std::size_t width, const std::vector<std::size_t>& optional) const {

@@ -43,6 +43,8 @@ class Table {
   // A blank line between groups of rows.
   void gap() { rows_.push_back({}); }
   std::string text() const;
+  // Columns that it takes where nothing is left out.
+  std::size_t width() const;
   // The same in at most `width` columns of a terminal: the columns `optional` are left out in that
   // order, as far as has to be; what is still wider is cut.
   std::string text(std::size_t width, const std::vector<std::size_t>& optional) const;

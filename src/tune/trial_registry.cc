@@ -143,9 +143,10 @@ Result<const JobEntry*> TrialRegistry::job(const std::string& name) const {
   for (const auto& [each, job] : jobs_)
     if (count++ < kNamed) known += (known.empty() ? "" : ", ") + each;
   if (count > kNamed) known += fmt::format(" and {} more", count - kNamed);
-  return Error{Errc::not_found, fmt::format("there is no job '{}'{}", name,
-                                            known.empty() ? "; there are none"
-                                                          : choices(name, "; there are ", known))};
+  return Error{Errc::not_found,
+               fmt::format("there is no job '{}'{}", name,
+                           known.empty() ? "; there are none: `derate tune job create` declares one"
+                                         : choices(name, "; there are ", known))};
 }
 
 Result<JobEntry*> TrialRegistry::own_job(const std::string& name, std::uint32_t uid) {

@@ -36,7 +36,8 @@ struct Assignment {
   RequestOrigin origin = origins::configuration;
   std::string who;  // the user, the job
   std::string why = origin->why;
-  std::optional<Instant> until = {};  // when it ends; empty: when it is withdrawn
+  std::optional<WallTime> since = {};  // when it was requested; empty: not said
+  std::optional<Instant> until = {};   // when it ends; empty: when it is withdrawn
   std::optional<PolicyAssignment> policy = {};
   std::optional<TunedPlace> tuned = {};
 

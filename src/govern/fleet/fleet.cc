@@ -714,10 +714,33 @@ Result<void> Fleet::end_request(const std::string& uuid, RequestOrigin origin,
   return reassign(static_cast<std::size_t>(gpu - gpus_.data()), why);
 }
 
+Result<std::string> Fleet::follow_configuration(std::size_t at) {
+  ManagedGpu& gpu = gpus_[at];
+  const Assignment* const configured = assignments_.find(gpu.uuid(), origins::configuration);
+  if (configured == nullptr || !configured->policy)
+    return Error{Errc::not_found,
+                 fmt::format("GPU {}: the configuration does not govern it", gpu.id().index)};
+  const std::string name = configured->policy->policy.info->name;
+  assignments_.withdraw(gpu.uuid(), origins::command);
+  assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
+  const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
+  if (first->origin != origins::configuration)
+    return fmt::format("GPU {} will be governed by {} when {} has ended", gpu.id().index, name,
+                       holder(*first));
+  if (gpu.assigned && gpu.assigned->origin == origins::configuration && gpu.governed)
+    return fmt::format("GPU {} is governed by {}, as the configuration has it", gpu.id().index,
+                       name);
+  const auto restored = reassign(at, "the configuration's policy comes back");
+  if (!gpu.governed) return trouble_of(gpu);
+  return sentence_of(gpu, "is governed as the configuration has it, by", restored);
+}
+
 Result<std::string> Fleet::release(std::size_t at, std::string who) {
   ManagedGpu& gpu = gpus_[at];
-  assignments_.put(gpu.uuid(),
-                   {.origin = origins::command, .who = std::move(who), .why = "released"});
+  assignments_.put(gpu.uuid(), {.origin = origins::command,
+                                .who = std::move(who),
+                                .why = "released",
+                                .since = clock_.wall_now()});
   assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
   assignments_.withdraw(gpu.uuid(), origins::pod);
   assignments_.withdraw(gpu.uuid(), origins::job);

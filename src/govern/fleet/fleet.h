@@ -149,6 +149,10 @@ class Fleet : public TunedGpus {
   // of restoring: it is tried again.
   Result<void> end_request(const std::string& uuid, RequestOrigin origin, const std::string& who,
                            const char* why);
+  // Ends what commands have assigned or released, where the configuration governs the GPU: it is
+  // the configuration's again. Errors: not_found where the configuration does not govern it, when
+  // nothing was done; why it is not governed.
+  Result<std::string> follow_configuration(std::size_t at);
   // Observed by command; what it was tuned for ends. Errors: those of restoring: the GPU is
   // observed all the same, and its restoring is tried again.
   Result<std::string> release(std::size_t at, std::string who);

@@ -26,7 +26,7 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
     options_.alive();
     if (gpu != gpus.end())
       restore(**gpu, entry);
-    else if (!known.contains(entry.domain.name))
+    else if (!known.contains(entry.domain.name) && !writer_lives(entry))
       options_.log.warning(
           short_name(entry.domain) + ": a journal is left of a GPU that is not here: kept",
           {{"gpu", entry.domain.name}});

@@ -40,8 +40,10 @@ Result<ParamValues> policy_params(const PolicyInfo& info,
   for (const std::string& assignment : assignments) {
     const auto equals = assignment.find('=');
     if (equals == std::string::npos)
-      return Error{Errc::invalid_argument,
-                   fmt::format("parameter '{}': write NAME=VALUE", assignment)};
+      return Error{
+          Errc::invalid_argument,
+          fmt::format("parameter '{0}': wanted is NAME=VALUE, such as {1}=0.1", assignment,
+                      find_param(info.params, info.name, assignment).ok() ? assignment : "delta")};
     const std::string_view name = std::string_view(assignment).substr(0, equals);
     const ParamSpec* spec = TRY(find_param(info.params, info.name, name));
     values.set(name, TRY(parse_param(*spec, std::string_view(assignment).substr(equals + 1))));

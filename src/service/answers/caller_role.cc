@@ -26,6 +26,9 @@ RoleRules role_rules(const Settings& settings, const NameFiles& files) {
   out.users = named_rule("users", settings.api_users, files, out.unknown);
   out.operators = named_rule("operators", settings.api_operators, files, out.unknown);
   out.admins = named_rule("admins", settings.api_admins, files, out.unknown);
+  out.users_text = settings.api_users;
+  out.operators_text = settings.api_operators;
+  out.admins_text = settings.api_admins;
   if (settings.api_agent.empty()) return out;
   out.agent = user_named(settings.api_agent, files.users);
   if (!out.agent)
@@ -42,6 +45,21 @@ std::optional<Role> caller_role(uid_t uid, std::span<const gid_t> groups, const 
   if (rules.users.allows(uid, groups)) return Role::user;
   if (rules.readers.allows(uid, groups)) return Role::reader;
   return std::nullopt;
+}
+
+std::string who_may(const Operation& operation, const RoleRules& rules, const std::string& user) {
+  const bool of_admins = operation.role == Role::admin, of_users = operation.role == Role::user;
+  const std::string& rule = of_admins  ? rules.admins_text
+                            : of_users ? rules.users_text
+                                       : rules.operators_text;
+  const UserRule& parsed = of_admins ? rules.admins : of_users ? rules.users : rules.operators;
+  const std::string sudo =
+      *operation.verb == 0 ? "with sudo" : fmt::format("`sudo derate {} ...`", operation.verb);
+  if (rule.empty() || rule == "root" || rule == "everyone") return "root may: " + sudo;
+  if (!parsed.group) return fmt::format("root may: {} (there is no group '{}' here)", sudo, rule);
+  return fmt::format(
+      "root and the group '{0}' may: {1}, or `sudo usermod -aG {0} {2}` and a new login", rule,
+      sudo, user.empty() ? "USER" : user);
 }
 
 Result<void> check_role(const Operation& operation, const Peer& peer, Role granted) {
@@ -75,12 +93,22 @@ void CallerRoles::take(const Settings& settings) {
   rules_ = std::move(rules);
 }
 
+std::shared_ptr<const RoleRules> CallerRoles::rules() const {
+  const std::lock_guard lock(mutex_);
+  return rules_;
+}
+
 std::optional<Role> CallerRoles::of(const Peer& peer) const {
-  const auto rules = [this] {
-    const std::lock_guard lock(mutex_);
-    return rules_;
-  }();
-  return caller_role(peer.uid, peer.groups, *rules);
+  return caller_role(peer.uid, peer.groups, *rules());
+}
+
+std::string CallerRoles::way_to(const Operation& operation, const Peer& peer) const {
+  if (peer.token.empty())
+    return who_may(operation, *rules(),
+                   name_of_user(peer.uid, files_.users).value_or(std::string()));
+  if (operation.role == Role::admin) return "no token may: root does, on this machine";
+  return fmt::format("`sudo derate token create NAME --role {}` makes one that may",
+                     to_string(operation.role));
 }
 
 }  // namespace derate

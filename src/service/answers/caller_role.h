@@ -27,6 +27,8 @@ struct RoleRules {
   // What names a user or a group that is not there, a sentence each: such a rule lets nobody in but
   // root and the daemon's own user.
   std::vector<std::string> unknown = {};
+  // The settings' texts, for people: of users, operators and admins.
+  std::string users_text = {}, operators_text = {}, admins_text = {};
 };
 
 // Where names are looked for: group(5) and passwd(5) files alone, as a directory server could be
@@ -42,6 +44,10 @@ RoleRules role_rules(const Settings& settings, const NameFiles& files = {});
 // rights. Of the others each has the highest role whose rule lets it in.
 std::optional<Role> caller_role(uid_t uid, std::span<const gid_t> groups, const RoleRules& rules);
 
+// "root and the group 'derate' may: `sudo derate release ...`, or `sudo usermod -aG derate ann` and
+// a new login". `user`: the caller's name; empty: it has none.
+std::string who_may(const Operation& operation, const RoleRules& rules, const std::string& user);
+
 // Whether the caller may ask for the operation: the one place that judges it. `granted`: the role
 // of callers of its socket who have none of their own. Errors: no_permission.
 Result<void> check_role(const Operation& operation, const Peer& peer, Role granted);
@@ -53,8 +59,12 @@ class CallerRoles {
   CallerRoles(const Settings& settings, Log log, NameFiles files = {});
   void take(const Settings& settings);
   std::optional<Role> of(const Peer& peer) const;
+  // For who may not ask for the operation: who may, and how the caller becomes one of them.
+  std::string way_to(const Operation& operation, const Peer& peer) const;
 
  private:
+  std::shared_ptr<const RoleRules> rules() const;
+
   Log log_;
   NameFiles files_;
   std::vector<std::string> told_;

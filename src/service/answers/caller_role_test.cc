@@ -55,6 +55,33 @@ TEST(CallerRole, IsTheHighestWhoseRuleLetsOneIn) {
   }
 }
 
+// A refusal says who may, and how the caller becomes one of them.
+TEST(CallerRole, WhoMayIsSaidByTheRules) {
+  Settings settings;
+  settings.api_operators = "derate";
+  RoleRules rules = role_rules(settings, {"/no/such/file", "/no/such/file"});
+  const Operation& set = operation<PolicySet>();
+  EXPECT_EQ(who_may(set, rules, "ann"),
+            "root may: `sudo derate policy set ...` (there is no group 'derate' here)");
+  EXPECT_EQ(who_may(operation<ConfigSet>(), rules, "ann"),
+            "root may: `sudo derate config set ...`");
+  EXPECT_EQ(who_may(operation<TrialRenew>(), rules, "ann"), "root may: `sudo derate tune run ...`");
+  rules.operators.group = kOperators;
+  EXPECT_EQ(who_may(set, rules, "ann"),
+            "root and the group 'derate' may: `sudo derate policy set ...`, or `sudo usermod -aG "
+            "derate ann` and a new login");
+  EXPECT_NE(who_may(set, rules, "").find("-aG derate USER`"), std::string::npos);
+}
+
+TEST(CallerRole, ATokenIsToldOfTokens) {
+  const CallerRoles roles(Settings{}, {});
+  const Peer peer{.uid = kSomebody, .role = Role::reader, .token = "grafana"};
+  EXPECT_EQ(roles.way_to(operation<PolicySet>(), peer),
+            "`sudo derate token create NAME --role operator` makes one that may");
+  EXPECT_EQ(roles.way_to(operation<TokenCreate>(), peer),
+            "no token may: root does, on this machine");
+}
+
 // It must not lend who speaks through it what it could do by itself.
 TEST(CallerRole, TheAgentIsTheAgentWhateverElseItIs) {
   const RoleRules rules = each_a_group();

@@ -95,6 +95,16 @@ PolicyAssignment tried(const PolicyAssignment& wanted, const PolicyAssignment* g
 
 }  // namespace
 
+namespace {
+
+// With neither a policy nor parameters, for good: the configuration's policy.
+bool names_no_policy(const PolicySet& request) {
+  return request.policy.empty() && request.set.empty() && !request.dry_run &&
+         !request.confirm_within_seconds;
+}
+
+}  // namespace
+
 // A GPU that fails does not keep the others from what was asked: each has its outcome.
 Result<Json> FleetService::obey(const PolicySet& request, const std::string& who) {
   PolicyOptions options;
@@ -106,7 +116,15 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   fleet_.start_readings();
   for (const std::size_t at : wished) {
     const ManagedGpu& gpu = fleet_.gpus()[at];
-    Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
+    if (names_no_policy(request)) {
+      auto followed = fleet_.follow_configuration(at);
+      if (followed.ok() || followed.error().code != Errc::not_found) {
+        outcomes.push_back(outcome(gpu.id(), followed));
+        continue;
+      }
+    }
+    Assignment wish{
+        .origin = origins::command, .who = who, .since = clock_.wall_now(), .policy = wanted};
     if (request.confirm_within_seconds) {
       wish.origin = origins::unconfirmed;
       wish.until = clock_.now() + from_seconds(*request.confirm_within_seconds);

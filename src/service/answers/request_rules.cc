@@ -53,13 +53,17 @@ PolicyAssignment with_operators_parameters(PolicyAssignment wanted, const Assign
 
 Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,
                            const PolicyAssignment& wanted) {
-  if (!rules.users.allows(uid, groups))
-    return Error{
-        Errc::no_permission,
-        fmt::format(
-            "user {} may not have GPUs governed: [{}] users is '{}'{}", uid, rules.section,
-            rules.users_text,
-            rules.users.group ? ", whose members may (`sudo usermod -aG`, and a new login)" : "")};
+  if (!rules.users.allows(uid, groups)) {
+    const std::string name = name_of_user(uid).value_or("USER");
+    const std::string way =
+        rules.users.group
+            ? fmt::format("whose members may (`sudo usermod -aG {} {}`, and a new login)",
+                          rules.users_text, name)
+            : "so that root alone may (sudo)";
+    return Error{Errc::no_permission,
+                 fmt::format("user {} may not have GPUs governed: [{}] users is '{}', {}", uid,
+                             rules.section, rules.users_text, way)};
+  }
   return check_wanted(rules, fmt::format("user {}", uid), wanted);
 }
 

@@ -59,6 +59,11 @@ Result<Asked> asked_of(const Operation& operation, const HttpRequest& request, c
   return out;
 }
 
+Error with_way(Error refused, const std::string& way) {
+  if (!way.empty()) refused.message += ": " + way;
+  return refused;
+}
+
 HttpResponse wrong_method(const char* allowed) {
   HttpResponse out = error_response(405, fmt::format("allowed is {}", allowed));
   out.fields.emplace_back("Allow", allowed);
@@ -190,6 +195,8 @@ HttpReply ApiServer::handle(const Operation& operation, const HttpRequest& reque
   auto asked = asked_of(operation, request, peer);
   if (!asked.ok() && asked.error().code == Errc::no_permission)
     options_.refused(peer, asked.error().message);
+  if (!asked.ok() && asked.error().code == Errc::no_permission)
+    return response_of(with_way(asked.error(), options_.way_to(operation, peer)));
   if (!asked.ok()) return response_of(asked.error());
   const auto local = local_.find(std::string_view(operation.name));
   return local != local_.end() ? local->second(*asked) : wait_for_loop(*std::move(asked));

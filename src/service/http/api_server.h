@@ -40,6 +40,10 @@ class ApiServer {
     // operation.
     std::function<void(const Peer& peer, const std::string& why)> refused =
         [](const Peer&, const std::string&) {};
+    // Sentence on who may ask for the operation, and how a caller whose role does not allow it
+    // becomes one of them; empty: nothing is said of it.
+    std::function<std::string(const Operation&, const Peer&)> way_to =
+        [](const Operation&, const Peer&) { return std::string(); };
     HttpServerOptions limits = {};  // the functions are set here
     BackgroundWorker::Where reading = BackgroundWorker::Where::on_a_thread;
   };

@@ -31,7 +31,7 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
   else
     out.trouble = gpu.leftover.lost;
   if (const auto& by = gpu.assigned)
-    out.assigned = GpuSnapshot::Assigned{by->origin, by->who, by->why, by->until};
+    out.assigned = GpuSnapshot::Assigned{by->origin, by->who, by->why, by->until, by->since};
   out.bounds = std::move(bounds);
   return out;
 }
@@ -195,8 +195,10 @@ Json origin_json(const char* by, const Origin& origin, Instant now) {
 }
 
 void put_origins(Json& json, const GpuSnapshot& gpu) {
-  if (const auto& by = gpu.assigned)
+  if (const auto& by = gpu.assigned) {
     json["assigned"] = origin_json(to_string(by->by), *by, gpu.record.time);
+    if (by->since) json["assigned"]["since_unix_seconds"] = seconds(by->since->time_since_epoch());
+  }
   for (const EnvelopeBound& bound : gpu.bounds) {
     Json each = origin_json(bound.source.c_str(), bound, gpu.record.time);
     if (bound.knob == kClockLock && bound.most) each["highest_clock_mhz"] = *bound.most;
@@ -246,6 +248,8 @@ Json gpu_json(const GpuSnapshot& gpu) {
     put(json, "temperature_celsius", record.sample->temperature);
   } else {
     json["error"] = record.sample_error;
+    if (const auto last = last_sampled(gpu))
+      json["silent_seconds"] = std::max(0.0, seconds(record.time - *last));
   }
   if (gpu.saving)
     if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;

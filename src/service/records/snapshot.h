@@ -43,6 +43,7 @@ struct GpuSnapshot {
     RequestOrigin by = origins::configuration;
     std::string who, why;
     std::optional<Instant> until;
+    std::optional<WallTime> since = {};  // empty: not said
   };
   std::optional<Assigned> assigned;
   std::vector<EnvelopeBound> bounds;  // of its clocks, the lowest first: that one counts
