@@ -320,6 +320,7 @@ Result<Json> status_answer(const Snapshot& snapshot, const std::string& gpus,
   out["time_unix_seconds"] = seconds(moment.time.time_since_epoch());
   for (std::size_t i = 0; i < chosen.gpus.size(); ++i) {
     Json& json = out["gpus"][i];
+    if (is_simulated(chosen.gpus[i].id)) json["simulated"] = true;
     put_age(json, chosen.gpus[i], moment.now);
     if (json.contains("stale") && json.contains("attribution"))
       erase_newest_tick(json["attribution"]);

@@ -64,6 +64,7 @@ TEST(Snapshot, AnAnswerHasItsMomentAndTheAgeOfEachReading) {
     picture->tenants.emplace_back();
     all.attribution.push_back(std::move(picture));
   }
+  all.gpus[3].id.uuid = std::string(kSimulatedUuid) + "000000000003";
   all.gpus[2].totals = GpuTotals{};
   all.gpus[2].totals->sampled = Instant(seconds(40));
   all.gpus[2].record.sample.reset();
@@ -84,6 +85,8 @@ TEST(Snapshot, AnAnswerHasItsMomentAndTheAgeOfEachReading) {
   }
   EXPECT_FALSE(gpus[3].contains("read_age_seconds"));
   EXPECT_EQ(gpus[3]["stale"], true);
+  EXPECT_EQ(gpus[3]["simulated"], true);
+  EXPECT_FALSE(gpus[0].contains("simulated"));
   EXPECT_EQ((*status_answer(all, "1", moment))["gpus"].size(), 1u);
 }
 
