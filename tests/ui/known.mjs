@@ -60,11 +60,20 @@ assert.equal(never.seen.words, "not known");
 // Nobody answers, and the GPU was lost before: since then.
 assert.equal(ui.shownGpu(gpu({ error: "lost", stale: true, read_age_seconds: 95 }), heard, true, gpu()).seen.words, "not known since 11:58:25");
 
+// One reading that failed is no silence: what was read 1 s ago is shown, and after 3 s it is not.
+const failed = (age, ...before) => ui.shownGpu(gpu({ error: "a driver call has not come back for 0.2 s", stale: true, read_age_seconds: age, power_watts: undefined }), heard, false, ...before);
+assert.ok(failed(1, gpu()).seen.holds);
+assert.equal(failed(1, gpu()).power_watts, 452);
+assert.ok(!failed(3, gpu()).seen.holds);
+assert.equal(ui.judge(failed(3, gpu())).words, "does not answer");
+assert.ok(!ui.needsAttention(failed(1)));
+assert.ok(!failed(1).seen.holds);
+
 // What was is the last that held, whoever is gone since.
 const before = new Map();
 const status = (...gpus) => ({ paused: false, gpus });
 ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, before);
-const [after] = ui.shownGpus(status(gpu({ power_watts: undefined, error: "lost", stale: true })), heard, false, before);
+const [after] = ui.shownGpus(status(gpu({ power_watts: undefined, error: "lost", stale: true, read_age_seconds: 9 })), heard, false, before);
 assert.equal(after.was.power_watts, 400);
 
 assert.equal(ui.machineTime(heard, 12_500), kNoon + 7.5);
@@ -117,7 +126,7 @@ for (const honest of ["שלום", "العربية", "日本語", "😀", "naïve
 const fleet = [
   ui.shownGpu(gpu({ index: 0, uuid: "a", power_watts: 100 }), heard, false),
   ui.shownGpu(gpu({ index: 1, uuid: "b", name: "Tesla V100", power_watts: 300, policy: undefined, attribution: undefined }), heard, false),
-  ui.shownGpu(gpu({ index: 2, uuid: "c", error: "lost", stale: true }), heard, false),
+  ui.shownGpu(gpu({ index: 2, uuid: "c", error: "lost", stale: true, read_age_seconds: 9 }), heard, false),
 ];
 const indices = (gpus) => gpus.map((each) => each.index);
 assert.deepEqual(indices(ui.ordered(fleet, "attention")), [2, 0, 1]);

@@ -51,11 +51,15 @@ function only(gpu: Gpu, keys: readonly (keyof Gpu)[]): Gpu {
   return Object.fromEntries(keys.filter((key) => key in gpu).map((key) => [key, gpu[key]])) as unknown as Gpu;
 }
 
+export const isRecent = (gpu: Gpu) => gpu.read_age_seconds != null && gpu.read_age_seconds < kQuietSeconds;
+
 /** A GPU as it may be shown: what does not hold any more is not in it. `before`: the last that held. */
 export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): ShownGpu {
   const reads = !gpu.error && !gpu.stale;
   const read = gpu.read_age_seconds == null ? undefined : heard.unix - gpu.read_age_seconds;
   if (reads && !quiet) return { ...gpu, seen: { holds: true, quiet, since: read, words: "" } };
+  // One reading that failed on a busy machine is no silence yet: the last is as young as any that is shown.
+  if (!quiet && before && isRecent(gpu)) return { ...before, seen: { holds: true, quiet, since: read, words: "" } };
   const since = reads ? heard.unix : read;
   const seen = { holds: false, quiet, since, words: notKnown(since, heard.unix) };
   if (quiet) return { ...only(gpu, kAlways), seen, was: reads ? gpu : before };
