@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/number.h"
+#include "base/printing.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "service/http/admission.h"
@@ -19,9 +20,16 @@
 namespace derate::cli {
 namespace {
 
-void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
-  api.add<StatusRead>([&board](const StatusRead& request, const Peer& peer) {
-    auto out = status_answer(*board.latest(), request.gpus);
+std::string hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+void add_what_is_known(ApiServer& api, const SnapshotBoard& board, Clock& clock) {
+  api.add<StatusRead>([&board, &clock](const StatusRead& request, const Peer& peer) {
+    auto out = status_answer(
+        *board.latest(), request.gpus,
+        {.now = clock.now(), .time = clock.wall_now(), .host = printing_text(hostname())});
     if (out.ok() && peer.role) (*out)["role"] = to_string(*peer.role);
     return out;
   });
@@ -78,11 +86,6 @@ HttpReply health_reply(const Health& health) {
                       .content_type = "text/plain; charset=utf-8",
                       .body = (health.good ? "ok" : "no") +
                               (health.reason.empty() ? "" : ": " + health.reason) + "\n"};
-}
-
-std::string hostname() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 HttpReply metrics_reply(const HttpRequest& request, const Snapshot& snapshot, Instant now,
@@ -177,7 +180,7 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
     return worker.roles().way_to(operation, peer);
   };
   auto out = std::make_unique<ApiServer>(parts.clock, parts.worker.desk(), std::move(options));
-  add_what_is_known(*out, parts.worker.board());
+  add_what_is_known(*out, parts.worker.board(), parts.clock);
   add_history(*out, parts);
   add_monitoring(*out, parts);
   out->add_stream(

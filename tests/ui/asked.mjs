@@ -37,7 +37,7 @@ await page.route("http://page.test/**", async (route) => {
   // Each answer is late, and every other one later than the one after it would be.
   await new Promise((done) => setTimeout(done, number % 2 === 1 ? 600 : 200));
   --going;
-  await route.fulfill({ json: { number } }).catch(() => {});
+  await route.fulfill({ json: { number, gpus: [] } }).catch(() => {});
 });
 await page.goto("http://page.test/");
 await page.evaluate(() => {

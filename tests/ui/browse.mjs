@@ -1,11 +1,12 @@
 // Uses the page of `derate ui` as a person does, in a real Chromium.
 //
-//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone" and "back" from its standard
-//                                             input; RESULTS: of derate lab show --json
+//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone", "back" and "lost" from its
+//                                             standard input; RESULTS: of derate lab show --json
 //
 // Prints what it waits for ("wait gone"), what it measures, and "ok" at the end.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { hostname } from "node:os";
 import { fileURLToPath } from "node:url";
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
@@ -69,6 +70,89 @@ await other.waitForSelector("text=used already");
 await other.close();
 await page.reload();
 await page.waitForSelector("a.tile");
+assert.equal(await page.title(), `Fleet · ${hostname()} · Derate`);
+assert.equal(await text("header .host"), hostname());
+assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all.join()), "sim,sim,sim");
+
+// --- an address is an answer: in another tab, with its span, its moment and its filters ---------------
+
+{
+  const second = await context.newPage();
+  await second.goto(`${base}#/gpu/1?span=1h`); // a tab has no session of its own
+  await second.waitForSelector("h1:has-text('GPU 1')");
+  assert.ok(await second.getByLabel("1 h", { exact: true }).isChecked());
+  await second.getByText("6 h", { exact: true }).click();
+  await second.waitForFunction(() => location.hash === "#/gpu/1?span=6h");
+  const long = new Date(Date.now() - 2 * 86400_000).toISOString().slice(0, 19) + "Z";
+  await second.goto(`${base}#/gpu/1?span=1h&at=${long}`);
+  await second.waitForSelector("text=nothing was read then");
+  await second.getByText("Nothing is kept of that time").getByRole("button", { name: "now" }).click();
+  await second.waitForSelector(".plot canvas");
+  await second.waitForFunction(() => location.hash === "#/gpu/1?span=1h");
+  // The left edge of the window is in it.
+  await second.locator('section[aria-labelledby="over-time"] .scrub input').focus();
+  await second.keyboard.press("Home");
+  await second.waitForFunction(() => location.hash.startsWith("#/gpu/1?span=1h&at="));
+  await second.waitForTimeout(500);
+  assert.equal(await second.locator(".plot canvas").count(), 4);
+  await second.goto(`${base}#/?show=attention`);
+  await second.waitForSelector("text=0 of 3 GPUs");
+  await second.getByRole("button", { name: "show all" }).click();
+  await second.waitForSelector("a.tile");
+  await second.goto(`${base}#/nothing/at%all`);
+  await second.waitForSelector("text=There is no view 'nothing' here");
+  await second.goto(`${base}#/gpu/77`);
+  await second.waitForSelector("text=GPU 77 is not here");
+  // A phone: a view opens at its top, wherever its tile was.
+  await second.setViewportSize({ width: 360, height: 420 });
+  await second.goto(`${base}#/`);
+  await second.locator("a.tile").last().click();
+  await second.waitForSelector(".plot canvas");
+  assert.equal(await second.evaluate(() => scrollY), 0);
+  await second.close();
+}
+
+// --- answers that say nothing, or come from who means harm -------------------------------------------
+
+{
+  const odd = await context.newPage();
+  let answer = (json) => json;
+  let held;
+  await odd.route("**/v1/status", async (route) => {
+    if (held) return; // it never comes
+    await route.fulfill({ json: answer(await (await route.fetch()).json()) });
+  });
+  const names = ["x\u202egpj.exe", "A".repeat(200), "שלום".repeat(50), "<img src=x onerror=document.title='taken'>", "z" + "\u0336".repeat(99)];
+  answer = (json) => {
+    const whose = json.gpus[0].attribution;
+    whose.tenants = names.map((name, i) => ({ ...whose.tenants[0], key: String(i), process: name, user: names[(i + 1) % names.length] }));
+    json.gpus[0].name = json.gpus[0].reason = json.host = names[1];
+    return json;
+  };
+  for (const route of ["gpu/0", ""]) {
+    for (const width of [360, 1280]) {
+      await odd.setViewportSize({ width, height: 740 });
+      await odd.goto(`${base}#/${route}`);
+      await odd.waitForSelector("text=AAAA");
+      const wide = await odd.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(wide <= 0, `names: ${wide} pixels wider than ${width}`);
+    }
+  }
+  await odd.goto(`${base}#/gpu/0`);
+  const shown = await odd.locator('section[aria-labelledby="whose"] bdi').allInnerTexts();
+  assert.equal(shown.length, 2 * names.length);
+  assert.equal(shown.filter((name) => name === "x\ufffdgpj.exe").length, 2);
+  assert.ok(!(await odd.title()).includes("taken"));
+
+  answer = () => ({});
+  await odd.waitForSelector(".trouble:has-text('not understood')");
+  answer = (json) => json;
+  await odd.waitForSelector(".trouble", { state: "detached" });
+  held = true; // an agent that is silent: not an error, and no answer
+  await odd.waitForSelector(".trouble:has-text('not known'), .trouble:has-text('Nothing is known since')", { timeout: 6000 });
+  assert.match(await odd.locator("p.verdict").innerText(), /not known since \d\d:\d\d:\d\d/);
+  await odd.close();
+}
 
 // --- it lives ------------------------------------------------------------------------------------
 
@@ -180,13 +264,41 @@ for (const colorScheme of ["light", "dark"]) {
 
 // --- the daemon goes, and comes back -------------------------------------------------------------
 
+/** Nothing that is no more known is shown as well. */
+async function nothingGreen() {
+  assert.equal(await page.locator("main .good").count(), 0);
+  for (const tile of await page.locator("a.tile").allInnerTexts()) assert.match(tile, /not known since \d\d:\d\d:\d\d/);
+  assert.match(await text(".headline"), /not known since/);
+  assert.match(await text(".headline > div:nth-child(4) dd"), /^– was [\d,]+\sW$/);
+}
+
 await page.goto(`${base}#/`);
 await page.waitForSelector("a.tile");
+await page.waitForSelector("main .good");
 await wait("gone");
 await page.waitForSelector(".trouble", { timeout: 15_000 });
+await nothingGreen();
+await accessible("gone");
 await picture("gone");
 await wait("back");
 await page.waitForSelector(".trouble", { state: "detached", timeout: 30_000 });
+await page.waitForSelector("a.tile:not(.gone)", { timeout: 30_000 });
+
+// --- a GPU is lost: no value of it is now's ---------------------------------------------------------
+
+await wait("lost");
+const lost = page.locator("a.tile.bad");
+await lost.waitFor({ timeout: 30_000 });
+await page.waitForFunction(() => /GPU 1\n[^]*does not answer[^]*last read \d\d:\d\d:\d\d/.test(document.querySelector("a.tile.bad")?.innerText));
+assert.match(await text(".headline > div:nth-child(4) dd"), / of 2 of 3 GPUs$/);
+await picture("lost");
+await lost.click();
+await page.waitForSelector("figcaption:has-text('not read since')", { timeout: 40_000 });
+assert.equal((await page.locator(".facts dd").first().innerText()).slice(0, 1), "–");
+assert.match(await text('section[aria-labelledby="whose"]'), /Not known since .*without a reading/);
+assert.match(await text('section[aria-labelledby="promise"]'), /The GPU does not answer/);
+await accessible("lost");
+await picture("lost-gpu");
 
 assert.deepEqual(complaints, []);
 await browser.close();

@@ -40,6 +40,11 @@ class Source(unittest.TestCase):
                               text=True)
         self.assertEqual((done.returncode, done.stdout.strip()), (0, "ok"), done.stderr)
 
+    def test_what_nobody_reads_any_more_is_not_known(self):
+        done = subprocess.run(["node", str(ROOT / "tests/ui/known.mjs")], capture_output=True,
+                              text=True)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "ok"), done.stderr)
+
     @unittest.skipUnless(CHROMIUM, "no chromium here")
     def test_it_asks_one_question_at_a_time(self):
         done = subprocess.run(["node", str(ROOT / "tests/ui/asked.mjs")], capture_output=True,
@@ -124,6 +129,9 @@ class Page(service.Machine):
             elif last == "wait back":
                 self.derated = self.begin_derated()
                 browser.stdin.write("back\n")
+            elif last == "wait lost":
+                self.assertEqual(self.derate("sim", "fault", "-i", "1", "--lost").returncode, 0)
+                browser.stdin.write("lost\n")
             browser.stdin.flush()
         self.assertEqual((browser.wait(), last), (0, "ok"))
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/saving.h"
 #include "policy/assure/assure_policy.h"
 
 namespace derate {
@@ -228,17 +229,22 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   const bool looked =
       near ? estimate.time - script_.asked.at >= kNearAfter : batch || held_for >= looks;
   if (any && holds && wanted < asked && !looked)
-    return hold({"looking at {0:.0f} MHz", {asked.value()}});
+    return hold({"measuring {0:.0f} MHz", {asked.value()}});
   if (holds && std::abs(std::log(wanted / asked)) < 0.01)
     return hold({"{0:.0f} MHz: least energy under the promise", {asked.value()}});
   if (asked >= envelope.highest() && awaits_another(estimate.time))
     return ask(envelope.highest(), true,
                {"waiting at {0:.0f} MHz for a phase that is not known", {asked.value()}});
   const Belief at = belief_.phase->performance(options_.position(wanted));
-  return ask(wanted, false,
-             {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
-              "{3:.2f} s",
-              {wanted.value(), 100 * std::exp(at.mean), 100 * at.sd, account_.work->saved_s()}});
+  const double ahead = account_.work->saved_s();
+  const char* const text =
+      ahead < 0 ? "{0:.0f} MHz: performance {1:.0f} % of the highest clock's, 90 % sure within "
+                  "{2:.0f} points; {3:.2f} s behind the promise"
+                : "{0:.0f} MHz: performance {1:.0f} % of the highest clock's, 90 % sure within "
+                  "{2:.0f} points; {3:.2f} s ahead of the promise";
+  return ask(
+      wanted, false,
+      {text, {wanted.value(), 100 * std::exp(at.mean), kNinety * 100 * at.sd, std::abs(ahead)}});
 }
 
 // Nothing that is known fits, or not yet.

@@ -292,15 +292,45 @@ Json snapshot_json(const Snapshot& snapshot) {
   return out;
 }
 
-Result<Json> status_answer(const Snapshot& snapshot, const std::string& gpus) {
-  if (gpus.empty()) return snapshot_json(snapshot);
-  std::vector<GpuId> ids;
-  for (const GpuSnapshot& gpu : snapshot.gpus) ids.push_back(gpu.id);
+namespace {
+
+// The time of the newest reading counts from the answer, not from the snapshot: a loop that hangs
+// makes no new snapshot.
+void put_age(Json& json, const GpuSnapshot& gpu, Instant now) {
+  const std::optional<Instant> read = last_sampled(gpu);
+  if (read) json["read_age_seconds"] = std::max(0.0, seconds(now - *read));
+  if (!gpu.record.sample || !read || now - *read > stale_after(gpu)) json["stale"] = true;
+}
+
+void erase_newest_tick(Json& picture) {
+  for (const char* key : {"tick_seconds", "power_watts", "unallocated_watts", "unexplained_ratio"})
+    picture.erase(key);
+  picture["tenants"] = Json::array();
+}
+
+}  // namespace
+
+Result<Json> status_answer(const Snapshot& snapshot, const std::string& gpus,
+                           const AnswerMoment& moment) {
   Snapshot chosen = snapshot;
-  chosen.gpus.clear();
-  for (const int at : TRY(select_gpus(ids, gpus)))
-    chosen.gpus.push_back(snapshot.gpus[static_cast<std::size_t>(at)]);
-  return snapshot_json(chosen);
+  if (!gpus.empty()) {
+    std::vector<GpuId> ids;
+    for (const GpuSnapshot& gpu : snapshot.gpus) ids.push_back(gpu.id);
+    chosen.gpus.clear();
+    for (const int at : TRY(select_gpus(ids, gpus)))
+      chosen.gpus.push_back(snapshot.gpus[static_cast<std::size_t>(at)]);
+  }
+  Json out = snapshot_json(chosen);
+  if (!moment.host.empty()) out["host"] = moment.host;
+  out["time_unix_seconds"] = seconds(moment.time.time_since_epoch());
+  for (std::size_t i = 0; i < chosen.gpus.size(); ++i) {
+    Json& json = out["gpus"][i];
+    if (is_simulated(chosen.gpus[i].id)) json["simulated"] = true;
+    put_age(json, chosen.gpus[i], moment.now);
+    if (json.contains("stale") && json.contains("attribution"))
+      erase_newest_tick(json["attribution"]);
+  }
+  return out;
 }
 
 Result<Json> attribution_page(const Snapshot& snapshot, const std::string& after) {

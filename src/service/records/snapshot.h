@@ -121,8 +121,18 @@ void put_modes(nlohmann::ordered_json& json, const Sample& sample);
 // As the state file and `derate status --json` have them (docs/operations.md).
 nlohmann::ordered_json gpu_json(const GpuSnapshot& gpu);
 nlohmann::ordered_json snapshot_json(const Snapshot& snapshot);
-// The same of the GPUs that `gpus` names. Errors: not_found, invalid_argument.
-Result<nlohmann::ordered_json> status_answer(const Snapshot& snapshot, const std::string& gpus);
+
+// When an answer is made, and on which machine.
+struct AnswerMoment {
+  Instant now{};
+  WallTime time{};
+  std::string host;  // empty: not known
+};
+// The same of the GPUs that `gpus` names (empty: all), with the moment, and the age of each GPU's
+// newest reading. A GPU without a reading has no watts of tenants: those of its last tick are not
+// those of now. Errors: not_found, invalid_argument.
+Result<nlohmann::ordered_json> status_answer(const Snapshot& snapshot, const std::string& gpus,
+                                             const AnswerMoment& moment);
 
 // The answer to `attribution`: GPUs after the one with that UUID (empty: from the first), as many
 // as have kMostTenants, and at least one; `more_after` where there are more. Errors: not_found.

@@ -49,6 +49,47 @@ TEST(Snapshot, EachFieldHasItsSourceAndItsAge) {
             Json::array({{{"field", "activity"}, {"source", "dcgm"}, {"age_seconds", 1.0}}}));
 }
 
+TEST(Snapshot, AnAnswerHasItsMomentAndTheAgeOfEachReading) {
+  using std::chrono::seconds;
+  Snapshot all;
+  for (const int index : {0, 1, 2, 3}) all.gpus.push_back(gpu(index, "assure"));
+  // GPU 0 was just read, GPU 1 a minute ago, GPU 2 gives no sample now, GPU 3 was never read.
+  for (const int index : {0, 1, 2}) {
+    GpuSnapshot& each = all.gpus[static_cast<std::size_t>(index)];
+    each.record.sample = Sample{.time = Instant(seconds(index == 0 ? 99 : 40))};
+    auto picture = std::make_shared<AttributionPicture>();
+    picture->id = each.id;
+    picture->method = &split_methods().front();
+    picture->newest.emplace();
+    picture->tenants.emplace_back();
+    all.attribution.push_back(std::move(picture));
+  }
+  all.gpus[3].id.uuid = std::string(kSimulatedUuid) + "000000000003";
+  all.gpus[2].totals = GpuTotals{};
+  all.gpus[2].totals->sampled = Instant(seconds(40));
+  all.gpus[2].record.sample.reset();
+  const AnswerMoment moment{Instant(seconds(100)), WallTime(seconds(1'000'000)), "gpu7"};
+  const Json json = *status_answer(all, "", moment);
+  EXPECT_EQ(json["host"], "gpu7");
+  EXPECT_EQ(json["time_unix_seconds"], 1e6);
+  const Json& gpus = json["gpus"];
+  EXPECT_EQ(gpus[0]["read_age_seconds"], 1.0);
+  EXPECT_FALSE(gpus[0].contains("stale"));
+  EXPECT_EQ(gpus[0]["attribution"]["tenants"].size(), 1u);
+  for (const int late : {1, 2}) {
+    EXPECT_EQ(gpus[late]["read_age_seconds"], 60.0);
+    EXPECT_EQ(gpus[late]["stale"], true);
+    EXPECT_FALSE(gpus[late]["attribution"].contains("unallocated_watts"));
+    EXPECT_TRUE(gpus[late]["attribution"]["tenants"].empty());
+    EXPECT_TRUE(gpus[late]["attribution"].contains("energy_joules"));
+  }
+  EXPECT_FALSE(gpus[3].contains("read_age_seconds"));
+  EXPECT_EQ(gpus[3]["stale"], true);
+  EXPECT_EQ(gpus[3]["simulated"], true);
+  EXPECT_FALSE(gpus[0].contains("simulated"));
+  EXPECT_EQ((*status_answer(all, "1", moment))["gpus"].size(), 1u);
+}
+
 TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
   EXPECT_FALSE(gpu_json(gpu(0, "assure")).contains("assigned"));
   GpuSnapshot one = gpu(0, "assure");

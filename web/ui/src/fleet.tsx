@@ -1,28 +1,44 @@
 // The fleet at a glance: one tile a GPU.
-import type { Gpu, Savings, Status } from "./types";
+import { choiceOf, choices, chosen, kOrders, ordered, type Choice } from "./choose";
+import { ofHowMany, sumOf, valueOf, type ShownGpu } from "./known";
+import type { Query, Route } from "./live";
+import { Name } from "./name";
+import type { Savings, Status } from "./types";
 import {
-  chip, energy, gpuName, judge, megahertz, needsAttention, percent, promises, unknown, watts, why,
+  chip, energy, gpuName, judge, limitOf, megahertz, needsAttention, percent, promises, unknown, watts, whole, why,
 } from "./words";
 
-function Bar({ share, label }: { share?: number; label: string }) {
-  const width = 100 * Math.min(1, Math.max(0, share ?? 0));
+/** Of the factory's limit; the one in force is a tick where it is another. */
+function PowerBar({ gpu }: { gpu: ShownGpu }) {
+  const limit = limitOf(gpu);
+  const most = limit.factory ?? limit.watts;
+  const place = (value?: number) => (most && value ? 100 * Math.min(1, Math.max(0, value / most)) : 0);
+  const label = `power ${watts(gpu.power_watts)} of ${watts(limit.watts)}` +
+    (limit.factory ? `, the factory's limit is ${watts(limit.factory)}` : "");
   return (
     <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label={label}>
       <rect class="bar-all" width="100" height="4" />
-      <rect class="bar-part" width={width} height="4" />
+      <rect class="bar-part" width={place(gpu.power_watts)} height="4" />
+      {limit.factory && <rect class="bar-tick" x={Math.min(99, place(limit.watts))} width="1" height="4" />}
     </svg>
   );
 }
 
-function Tile({ gpu, savings }: { gpu: Gpu; savings?: Savings }) {
+const was = (text: string, known: boolean) => (known ? <span class="dim was">was {text}</span> : null);
+
+function Tile({ gpu, savings }: { gpu: ShownGpu; savings?: Savings }) {
   const judgement = judge(gpu);
   const share = savings?.lines.find((line) => line.key === gpu.uuid)?.sum.energy_saving_ratio;
-  const limit = gpu.factory_power_limit_watts;
+  const limit = limitOf(gpu);
+  const old = gpu.seen.holds ? undefined : gpu.was;
+  const heat = gpu.power_watts != null && limit.watts ? Math.min(1, gpu.power_watts / limit.watts) : 0;
   return (
     <li>
-      <a class={`tile ${judgement.level} ${gpu.power_watts == null ? "silent" : ""}`} href={`#/gpu/${gpu.index}`}>
+      <a class={`tile ${judgement.level} ${gpu.power_watts == null ? "silent" : ""}`} href={`#/gpu/${gpu.index}`}
+         style={{ "--heat": heat.toFixed(2) }}>
         <span class="tile-head">
-          <b>{gpuName(gpu)}</b> <span class="dim">{chip(gpu.name)}</span>
+          <b>{gpuName(gpu)}</b> <Name of={chip(gpu.name)} dim />
+          {gpu.simulated && <span class="tag" title="a simulated GPU">sim</span>}
           <span aria-hidden="true" class="corner">{judgement.mark}</span>
         </span>
         <span class="verdict">
@@ -30,45 +46,60 @@ function Tile({ gpu, savings }: { gpu: Gpu; savings?: Savings }) {
         </span>
         <span class="figures">
           <span class="big">{watts(gpu.power_watts)}</span>
-          <span class="dim">{limit ? `of ${watts(limit)}` : ""}</span>
+          {gpu.power_watts == null ? was(watts(old?.power_watts), old?.power_watts != null)
+            : <span class="dim">{limit.watts ? `of ${watts(limit.watts)}` : ""}{limit.factory ? ` (factory's ${watts(limit.factory)})` : ""}</span>}
         </span>
-        <Bar share={limit && gpu.power_watts ? gpu.power_watts / limit : 0}
-             label={`power ${watts(gpu.power_watts)} of ${watts(limit)}`} />
+        <PowerBar gpu={gpu} />
         <span class="line">
           {megahertz(gpu.sm_clock_mhz)}{" "}
-          <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>
+          {gpu.sm_clock_mhz == null ? was(megahertz(old?.sm_clock_mhz), old?.sm_clock_mhz != null)
+            : <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>}
         </span>
         <span class="line saved">
           saved today <b>{share == null ? unknown : percent(share, 1)}</b>
         </span>
-        <span class="why dim">{why(gpu)}</span>
+        <span class="why dim" title={whole(gpu)}><Name of={why(gpu)} /></span>
       </a>
     </li>
   );
 }
 
-function Headline({ status, savings }: { status: Status; savings?: Savings }) {
-  const { gpus } = status;
-  const power = gpus.reduce((sum, gpu) => sum + (gpu.power_watts ?? 0), 0);
+function Attention({ gpus, quiet }: { gpus: ShownGpu[]; quiet: boolean }) {
   const attention = gpus.filter(needsAttention);
-  const broken = gpus.some((gpu) => gpu.promise === "broken");
-  const kept = gpus.some((gpu) => gpu.promise) && gpus.every((gpu) => !gpu.promise || gpu.promise === "kept");
-  const today = savings?.total;
+  const unread = gpus.filter((gpu) => !gpu.seen.holds).length;
   return (
-    <dl class="headline">
-      <div class={attention.length > 0 ? "bad" : "good"}>
-        <dt>Needs attention</dt>
-        <dd>
-          {attention.length === 0 ? "no GPU"
+    <div class={quiet ? "" : attention.length > 0 ? "bad" : unread > 0 ? "" : "good"}>
+      <dt>Needs attention</dt>
+      <dd>
+        {quiet ? gpus[0]?.seen.words ?? "not known"
+          : attention.length === 0 ? "no GPU"
             : attention.length === 1 ? `${gpuName(attention[0]!)}: ${judge(attention[0]!).words}`
               : attention.slice(0, 4).map((gpu) => gpuName(gpu)).join(", ") +
                 (attention.length > 4 ? ` and ${attention.length - 4} more` : "")}
-        </dd>
-      </div>
-      <div class={broken ? "bad" : kept ? "good" : ""}>
-        <dt>Promises of performance</dt>
-        <dd>{promises(gpus)}</dd>
-      </div>
+      </dd>
+    </div>
+  );
+}
+
+function Promises({ gpus, quiet }: { gpus: ShownGpu[]; quiet: boolean }) {
+  const broken = gpus.some((gpu) => gpu.promise === "broken");
+  const kept = gpus.some((gpu) => gpu.promise) && gpus.every((gpu) => !gpu.promise || gpu.promise === "kept");
+  return (
+    <div class={quiet ? "" : broken ? "bad" : kept ? "good" : ""}>
+      <dt>Promises of performance</dt>
+      <dd>{quiet ? gpus[0]?.seen.words ?? "not known" : promises(gpus)}</dd>
+    </div>
+  );
+}
+
+function Headline({ gpus, savings, quiet }: { gpus: ShownGpu[]; savings?: Savings; quiet: boolean }) {
+  const power = sumOf(gpus, (gpu) => gpu.power_watts);
+  const before = sumOf(gpus, (gpu) => gpu.was?.power_watts);
+  const today = savings?.total;
+  return (
+    <dl class="headline">
+      <Attention gpus={gpus} quiet={quiet} />
+      <Promises gpus={gpus} quiet={quiet} />
       <div>
         <dt>Saved today (estimated)</dt>
         <dd>
@@ -80,46 +111,125 @@ function Headline({ status, savings }: { status: Status; savings?: Savings }) {
       </div>
       <div>
         <dt>Power now</dt>
-        <dd>{watts(power)}</dd>
+        <dd>{watts(valueOf(power))}<span class="whole">{ofHowMany(power)}</span>{power.known === 0 && before.known > 0 && <span class="dim"> was {watts(before.value)}</span>}</dd>
       </div>
     </dl>
   );
 }
 
-export function Fleet({ status, savings }: { status: Status; savings?: Savings }) {
-  if (status.paused)
+const kFilters = ["chip", "user", "policy"] as const;
+const kOrderWords = {
+  attention: "needs attention first", number: "by number", chip: "by chip", power: "most power first", performance: "least performance first",
+};
+
+function Toolbar({ gpus, choice, shown, set }: { gpus: ShownGpu[]; choice: Choice; shown: number; set: (query: Query) => void }) {
+  const all = choices(gpus);
+  const narrowed = shown < gpus.length;
+  return (
+    <form class="tools" aria-label="which GPUs" onSubmit={(event) => event.preventDefault()}>
+      <label>Order{" "}
+        <select value={choice.order} onChange={(e) => set({ order: e.currentTarget.value === "attention" ? undefined : e.currentTarget.value })}>
+          {kOrders.map((each) => <option key={each} value={each}>{kOrderWords[each]}</option>)}
+        </select>
+      </label>
+      {kFilters.filter((key) => all[key].length > 1 || choice[key]).map((key) => (
+        <label key={key}>{key[0]!.toUpperCase() + key.slice(1)}{" "}
+          <select value={choice[key] ?? ""} onChange={(e) => set({ [key]: e.currentTarget.value })}>
+            <option value="">all</option>
+            {[...new Set([...all[key], ...(choice[key] ? [choice[key]] : [])])].map((word) => <option key={word} value={word}>{word}</option>)}
+          </select>
+        </label>
+      ))}
+      <label>
+        <input type="checkbox" checked={choice.attention} onChange={(e) => set({ show: e.currentTarget.checked ? "attention" : undefined })} />{" "}
+        needs attention alone
+      </label>
+      {narrowed && (
+        <span role="status">
+          {shown} of {gpus.length} GPUs{" "}
+          <button type="button" onClick={() => set({ chip: undefined, user: undefined, policy: undefined, show: undefined })}>show all</button>
+        </span>
+      )}
+    </form>
+  );
+}
+
+interface Group {
+  title?: string;
+  gpus: ShownGpu[];
+}
+
+function groupsOf(gpus: ShownGpu[], byChip: boolean): Group[] {
+  if (!byChip) return [{ gpus }];
+  const out = new Map<string, ShownGpu[]>();
+  for (const gpu of gpus) {
+    const title = chip(gpu.name);
+    out.set(title, [...(out.get(title) ?? []), gpu]);
+  }
+  return [...out].map(([title, members]) => ({ title, gpus: members }));
+}
+
+const kMany = 16, kDense = 32;
+
+function Tiles({ gpus, all, byChip, savings }: { gpus: ShownGpu[]; all: number; byChip: boolean; savings?: Savings }) {
+  const size = all > kDense ? "dense" : all > kMany ? "many" : "";
+  return (
+    <>
+      {groupsOf(gpus, byChip).map((group) => (
+        <section key={group.title ?? ""} aria-label={group.title ?? "GPUs"}>
+          {group.title && <h2 class="group"><Name of={group.title} /> <span class="dim">{group.gpus.length}</span></h2>}
+          <ul class={`tiles ${size}`}>
+            {group.gpus.map((gpu) => <Tile key={gpu.uuid} gpu={gpu} savings={savings} />)}
+          </ul>
+        </section>
+      ))}
+    </>
+  );
+}
+
+const kFewGpus = 4; // which need no order
+
+interface FleetProperties {
+  status: Status;
+  gpus: ShownGpu[];
+  savings?: Savings;
+  quiet: boolean;
+  route: Route;
+}
+
+export function Fleet({ status, gpus, savings, quiet, route }: FleetProperties) {
+  if (status.paused && !quiet)
     return (
       <p class="empty">
         derated is paused: all GPUs are given back and closed until <code>derate resume</code>.
       </p>
     );
-  if (status.asleep)
+  if (status.asleep && !quiet)
     return (
       <p class="empty">
         Nobody uses a GPU: derated has closed them so that they power down, and keeps no history of this time. It opens
         them when a program uses one.
       </p>
     );
-  if (status.gpus.length === 0)
-    return <p class="empty">derated is opening the GPUs, or there are none: <code>derate doctor</code></p>;
-  // Who needs attention comes first; else by number.
-  const order = [...status.gpus].sort(
-    (a, b) => Number(needsAttention(b)) - Number(needsAttention(a)) || a.index - b.index,
-  );
-  const governed = status.gpus.some((gpu) => gpu.policy);
+  if (gpus.length === 0)
+    return <p class="empty">{quiet ? "Nothing is known of the GPUs now." : <>derated is opening the GPUs, or there are none: <code>derate doctor</code></>}</p>;
+  const choice = choiceOf(route.query);
+  const shown = ordered(chosen(gpus, choice), choice.order);
+  const byChip = choice.order === "chip";
+  const governed = gpus.some((gpu) => gpu.policy);
   return (
     <>
       <h1 class="sr">Fleet</h1>
-      <Headline status={status} savings={savings} />
-      {!governed && (
+      <Headline gpus={gpus} savings={savings} quiet={quiet} />
+      {!governed && !quiet && (
         <p class="empty">
           No GPU is governed: nothing is saved. <code>sudo derate policy set assure</code> governs all
           of them and keeps 90 % of their performance.
         </p>
       )}
-      <ul class={`tiles ${status.gpus.length > 32 ? "dense" : status.gpus.length > 16 ? "many" : ""}`}>
-        {order.map((gpu) => <Tile key={gpu.uuid} gpu={gpu} savings={savings} />)}
-      </ul>
+      {(gpus.length > kFewGpus || shown.length < gpus.length) &&
+        <Toolbar gpus={gpus} choice={choice} shown={shown.length} set={route.set} />}
+      <Tiles gpus={shown} all={gpus.length} byChip={byChip} savings={savings} />
     </>
   );
 }

@@ -2,28 +2,65 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { get } from "./api";
-import { Chart, type Curve } from "./chart";
-import { useAsked } from "./live";
+import { Chart, type Curve, type Stretch } from "./chart";
+import { chosenEvents, folded } from "./choose";
+import { EventList } from "./events";
+import { gapsOf, machineTime, timeOf, within90, type ShownGpu } from "./known";
+import { useAsked, useQuiet, useSeconds, type Route } from "./live";
+import { Name } from "./name";
 import { PromiseView } from "./promise";
 import type { Column, DerateEvent, Gpu, History, Tenant, Why } from "./types";
 import {
-  celsius, clockTime, dayTime, energy, gpuName, judge, megahertz, percent, unknown, watts, why,
+  celsius, dayTime, energy, estimated, gpuName, judge, limitOf, megahertz, percent, unknown, watts, whole, why,
 } from "./words";
 
 const kSpans = [
-  { name: "5 min", from: "now-5m", everyMs: 2000 },
-  { name: "1 h", from: "now-1h", everyMs: 10_000 },
-  { name: "6 h", from: "now-6h", everyMs: 30_000 },
-  { name: "24 h", from: "now-24h", everyMs: 60_000 },
+  { key: "5m", name: "5 min", seconds: 300, everyMs: 2000 },
+  { key: "1h", name: "1 h", seconds: 3600, everyMs: 10_000 },
+  { key: "6h", name: "6 h", seconds: 6 * 3600, everyMs: 30_000 },
+  { key: "24h", name: "24 h", seconds: 86400, everyMs: 60_000 },
+  { key: "7d", name: "7 d", seconds: 7 * 86400, everyMs: 300_000 },
+  { key: "30d", name: "30 d", seconds: 30 * 86400, everyMs: 300_000 },
 ] as const;
+type Span = (typeof kSpans)[number];
+
+/** A moment of the address: "2026-11-30T08:20:00Z", or seconds since 1970. */
+function momentOf(word?: string): number | undefined {
+  if (!word) return undefined;
+  const unix = /^@?\d+$/.test(word) ? Number(word.replace("@", "")) : Date.parse(word) / 1000;
+  return Number.isFinite(unix) ? unix : undefined;
+}
+const momentWord = (unix: number) => new Date(Math.floor(unix) * 1000).toISOString().replace(".000", "");
+
+/** What is asked for: up to now, or around a moment that is longer ago than that. */
+function historyPath(gpu: Gpu, span: Span, around?: number): string {
+  const when = around === undefined ? `from=now-${span.seconds}s`
+    : `from=@${Math.floor(around - span.seconds / 2)}&to=@${Math.floor(around + span.seconds / 2)}`;
+  return `history?gpus=${gpu.index}&kind=gpu&points=600&${when}`;
+}
 
 interface Lines {
   times: number[];
+  from: number; // what was asked for, in seconds since 1970
+  to: number;
   of: (column: (series: History["series"][number]) => Column) => (number | null)[];
+  gaps: Stretch[];
+}
+
+const kLeastGap = 10; // seconds: readings are kept a moment late
+
+function stretches(history: History, times: number[], known: (number | null)[], from: number, to: number): Stretch[] {
+  const step = Math.max(1, history.step_seconds);
+  return gapsOf(times, (i) => known[i] != null, from, to, step, Math.max(kLeastGap, 3 * step)).map(([begin, end]) => ({
+    begin,
+    end,
+    words: begin === from && (history.first_unix_seconds ?? Infinity) > from ? "nothing kept yet"
+      : end === to ? `not read since ${timeOf(begin, to)}` : "not read",
+  }));
 }
 
 /** A GPU has a series a policy: of each step the one that has a value, and of a gap nothing. */
-function lines(history: History): Lines {
+function lines(history: History, to: number): Lines {
   const times: number[] = [];
   const step = Math.max(1, history.step_seconds);
   const at = new Map<number, number>();
@@ -37,19 +74,18 @@ function lines(history: History): Lines {
     at.set(time, times.length);
     times.push(time);
   }
-  return {
-    times,
-    of: (column) => {
-      const out: (number | null)[] = times.map(() => null);
-      for (const series of history.series)
-        series.begin_unix_seconds.forEach((begin, i) => {
-          const value = column(series)?.[i];
-          const place = at.get(begin);
-          if (value != null && place !== undefined) out[place] = value;
-        });
-      return out;
-    },
+  const of: Lines["of"] = (column) => {
+    const out: (number | null)[] = times.map(() => null);
+    for (const series of history.series)
+      series.begin_unix_seconds.forEach((begin, i) => {
+        const value = column(series)?.[i];
+        const place = at.get(begin);
+        if (value != null && place !== undefined) out[place] = value;
+      });
+    return out;
   };
+  const from = history.from_unix_seconds + (to - history.to_unix_seconds);
+  return { times, from, to, of, gaps: stretches(history, times, of((series) => series.power_watts), from, to) };
 }
 
 function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
@@ -61,94 +97,152 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-function Now({ gpu }: { gpu: Gpu }) {
-  const verdict = judge(gpu);
+/** A value that holds, or a dash and what it was. */
+function Figure({ gpu, of, show }: { gpu: ShownGpu; of: (gpu: Gpu) => number | null | undefined; show: (value?: number | null) => string }) {
+  const value = of(gpu), before = gpu.seen.holds ? undefined : gpu.was && of(gpu.was);
+  return <>{show(value)}{value == null && before != null && <span class="dim"> was {show(before)}</span>}</>;
+}
+
+const kSources: Record<string, string> = {
+  configuration: "by the configuration", command: "by a command", unconfirmed: "on trial", pod: "by a pod",
+  job: "by a job of the scheduler", run: "by a run", tuning: "by tuning",
+};
+
+function PolicyFact({ gpu }: { gpu: ShownGpu }) {
+  const by = gpu.assigned;
+  return (
+    <Fact name="Policy">
+      {gpu.policy ?? (gpu.seen.quiet ? unknown : "none")}{" "}
+      {by && <span class="dim">{kSources[by.by] ?? `by ${by.by}`}{by.who ? <> of <Name of={by.who} /></> : null}</span>}
+      {gpu.dry_run && <span class="dim"> (dry run: nothing is written)</span>}
+    </Fact>
+  );
+}
+
+function Estimates({ gpu }: { gpu: ShownGpu }) {
+  const { saved } = gpu;
+  const low = saved?.energy_saving_low_ratio, high = saved?.energy_saving_high_ratio;
   return (
     <>
-      <p class={`verdict wide ${verdict.level}`}>
+      <Fact name="Performance">
+        <Figure gpu={gpu} of={(each) => each.expected_performance_ratio} show={(value) => percent(value, 1)} />{" "}
+        <span class="dim">
+          {gpu.seen.quiet ? ""
+            : gpu.promised_performance_ratio == null ? "nothing promised"
+              : `${gpu.seen.holds ? "estimated; " : ""}promised ${percent(gpu.promised_performance_ratio, 1)}${gpu.promise ? `: ${gpu.promise}` : ""}`}
+        </span>
+      </Fact>
+      <Fact name="Saved">
+        {estimated(saved?.energy_saving_ratio, low, high)}{" "}
+        {low != null && (
+          <span class="dim">
+            since {dayTime(saved?.since_unix_seconds ?? 0)}, 90 % sure {estimated(low, low, high)} to {estimated(high, low, high)}
+          </span>
+        )}
+      </Fact>
+    </>
+  );
+}
+
+function Now({ gpu }: { gpu: ShownGpu }) {
+  const verdict = judge(gpu);
+  const limit = limitOf(gpu);
+  const reason = why(gpu);
+  return (
+    <>
+      <p class={`verdict wide ${verdict.level}`} title={whole(gpu)}>
         <span aria-hidden="true" class="mark">{verdict.mark}</span> {verdict.words}
-        <span class="dim">: {why(gpu)}</span>
+        {reason && <span class="dim">: <Name of={reason} /></span>}
       </p>
       <dl class="facts">
         <Fact name="Power">
-          {watts(gpu.power_watts)} <span class="dim">of {watts(gpu.factory_power_limit_watts)}</span>
+          <Figure gpu={gpu} of={(each) => each.power_watts} show={watts} />{" "}
+          <span class="dim">of {watts(limit.watts)}{limit.factory ? `, the factory's limit is ${watts(limit.factory)}` : ""}</span>
         </Fact>
         <Fact name="Clock held">
-          {megahertz(gpu.sm_clock_mhz)} <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>
+          <Figure gpu={gpu} of={(each) => each.sm_clock_mhz} show={megahertz} />{" "}
+          <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>
         </Fact>
-        <Fact name="Clock asked">{gpu.asked_clock_mhz ? megahertz(gpu.asked_clock_mhz) : "its own control"}</Fact>
-        <Fact name="Utilisation">{percent(gpu.gpu_utilisation_ratio)}</Fact>
-        <Fact name="Temperature">{celsius(gpu.temperature_celsius)}</Fact>
-        <Fact name="Policy">
-          {gpu.policy ?? "none"} {gpu.assigned && <span class="dim">by {gpu.assigned.by}</span>}
-          {gpu.dry_run && <span class="dim"> (dry run: nothing is written)</span>}
+        <Fact name="Clock set">
+          {!gpu.seen.holds ? <Figure gpu={gpu} of={(each) => each.asked_clock_mhz} show={megahertz} />
+            : gpu.asked_clock_mhz ? megahertz(gpu.asked_clock_mhz) : <>none <span class="dim">the GPU's own control</span></>}
         </Fact>
-        <Fact name="Performance">
-          {percent(gpu.expected_performance_ratio, 1)}{" "}
-          <span class="dim">
-            {gpu.promised_performance_ratio == null
-              ? "nothing promised"
-              : `estimated; promised ${percent(gpu.promised_performance_ratio, 1)}${gpu.promise ? `: ${gpu.promise}` : ""}`}
-          </span>
-        </Fact>
-        <Fact name="Saved">
-          {percent(gpu.saved?.energy_saving_ratio, 1)}{" "}
-          {gpu.saved?.energy_saving_low_ratio != null && (
-            <span class="dim">
-              since {dayTime(gpu.saved.since_unix_seconds ?? 0)}, 90 % sure{" "}
-              {percent(gpu.saved.energy_saving_low_ratio, 1)} to {percent(gpu.saved.energy_saving_high_ratio, 1)}
-            </span>
-          )}
-        </Fact>
+        <Fact name="Utilisation"><Figure gpu={gpu} of={(each) => each.gpu_utilisation_ratio} show={percent} /></Fact>
+        <Fact name="Temperature"><Figure gpu={gpu} of={(each) => each.temperature_celsius} show={celsius} /></Fact>
+        <PolicyFact gpu={gpu} />
+        <Estimates gpu={gpu} />
       </dl>
     </>
   );
 }
 
-function WhyThen({ gpu, at }: { gpu: Gpu; at?: number }) {
+// By whom the clock was chosen: the policy, or a rule that comes before it.
+const kRules: Record<string, string> = {
+  none: "policy", envelope: "bounds", idle: "idle rule", wake: "wake rule", thermal: "heat rule", "rate-limit": "rate limit",
+  stale: "old reading", expired: "no decision in time",
+};
+const ruleWords = (rule?: string) => (rule === undefined ? "policy" : kRules[rule] ?? rule);
+
+function Changes({ told }: { told: Why }) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="changes of the clock">
+      <table class="narrow">
+        <caption>The changes before, the newest first</caption>
+        <thead>
+          <tr><th scope="col">time</th><th scope="col">clock set</th><th scope="col" class="rule">chosen by</th><th scope="col" class="text">why</th></tr>
+        </thead>
+        <tbody>
+          {[...told.changes].reverse().map((change) => (
+            <tr key={change.time_unix_seconds}>
+              <th scope="row">{timeOf(change.time_unix_seconds, told.at_unix_seconds)}</th>
+              <td>{change.asked_clock_mhz && change.rule !== "expired" ? megahertz(change.asked_clock_mhz) : "own control"}</td>
+              <td class="rule">{ruleWords(change.rule)}</td>
+              <td class="text"><Name of={change.reason ?? ""} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const kWhyAgain = 5000; // ms, while now is looked at
+
+function WhyThen({ gpu, at }: { gpu: ShownGpu; at?: number }) {
   const [told, setTold] = useState<Why | string>();
   const wanted = useRef<string>();
   useEffect(() => {
-    const path = at === undefined ? `why?gpu=${gpu.index}&changes=6` : `why?gpu=${gpu.index}&at=@${Math.floor(at)}&changes=6`;
+    const path = `why?gpu=${gpu.index}&changes=6${at === undefined ? "" : `&at=@${Math.floor(at)}`}`;
     wanted.current = path;
-    const timer = setTimeout(() => {
+    const ask = () => {
+      if (document.hidden) return;
       get<Why>(path)
         .then((why) => wanted.current === path && setTold(why))
         .catch((error: Error) => wanted.current === path && setTold(error.message));
-    }, 120);
-    return () => clearTimeout(timer);
+    };
+    const timer = setTimeout(ask, 120);
+    const again = at === undefined ? setInterval(ask, kWhyAgain) : undefined;
+    return () => {
+      clearTimeout(timer);
+      clearInterval(again);
+    };
   }, [gpu.index, at]);
   if (told === undefined) return null;
   if (typeof told === "string") return <p class="empty">{told}</p>;
   const decision = told.decision;
   return (
     <>
-      <p aria-live="polite">
+      <p>
         <b>{dayTime(told.at_unix_seconds)}</b>{" "}
-        {decision
-          ? `${decision.reason ?? ""}. ${decision.policy ? `Policy ${decision.policy}` : "Only observed"}` +
-            (decision.rule && decision.rule !== "none" ? `; the ${decision.rule} rule had the last word` : "") +
-            (decision.bound ? `; bounded by ${decision.bound}` : "") + "."
-          : "nothing was read then: derated did not run, or the GPU did not answer."}
+        <span aria-live="polite">
+          <Name of={decision
+            ? `${decision.reason ?? ""}. ${decision.policy ? `Policy ${decision.policy}` : "Only observed: no decision of Derate"}` +
+              (decision.rule && decision.rule !== "none" ? `; chosen by: ${ruleWords(decision.rule)}` : "") +
+              (decision.bound ? `; bounded by ${decision.bound}` : "") + "."
+            : "nothing was read then: derated did not run, or the GPU did not answer."} />
+        </span>
       </p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="changes of the clock">
-        <table>
-          <caption>The changes before, the newest first</caption>
-          <thead>
-            <tr><th scope="col">time</th><th scope="col">clock</th><th scope="col">last word</th><th scope="col" class="text">why</th></tr>
-          </thead>
-          <tbody>
-            {[...told.changes].reverse().map((change) => (
-              <tr key={change.time_unix_seconds}>
-                <th scope="row">{clockTime(change.time_unix_seconds)}</th>
-                <td>{change.asked_clock_mhz ? megahertz(change.asked_clock_mhz) : "own control"}</td>
-                <td>{change.rule && change.rule !== "none" ? change.rule : "policy"}</td>
-                <td class="text">{change.reason ?? ""}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Changes told={told} />
     </>
   );
 }
@@ -156,32 +250,46 @@ function WhyThen({ gpu, at }: { gpu: Gpu; at?: number }) {
 const tenantName = (tenant: Tenant) =>
   tenant.job ?? tenant.pod ?? tenant.container ?? tenant.process ?? tenant.key;
 
-function Tenants({ gpu }: { gpu: Gpu }) {
-  const tenants = gpu.attribution?.tenants ?? [];
+function TenantRow({ tenant }: { tenant: Tenant }) {
+  return (
+    <tr>
+      <th scope="row" class="who"><Name of={tenantName(tenant)} />{tenant.pid ? <span class="dim"> {tenant.pid}</span> : null}</th>
+      <td class="text who">{tenant.user ? <Name of={tenant.user} /> : unknown}</td>
+      <td>{watts(tenant.power_watts)}</td>
+      <td>{tenant.sigma_watts == null ? unknown : `± ${watts(within90(tenant.sigma_watts))}`}</td>
+      <td>{percent(tenant.share_ratio)}</td>
+      <td>{energy(tenant.energy_joules)}</td>
+    </tr>
+  );
+}
+
+function Tenants({ gpu, now }: { gpu: ShownGpu; now?: number }) {
+  const whose = gpu.attribution;
+  const tenants = whose?.tenants ?? [];
+  if (!gpu.seen.holds)
+    return <p class="empty">{gpu.seen.words[0]!.toUpperCase() + gpu.seen.words.slice(1)}: without a reading there are no watts to share.</p>;
+  if (tenants.length === 0 && whose?.reason) return <p class="empty">Not known: <Name of={whose.reason} />.</p>;
+  if (tenants.length === 0 && gpu.power_watts == null) return <p class="empty">Not known: the GPU reports no power.</p>;
   if (tenants.length === 0)
-    return <p class="empty">Nobody works here: all {watts(gpu.power_watts)} are the GPU's own.</p>;
+    return <p class="empty">No job works here: all {watts(gpu.power_watts)} are the GPU's own.</p>;
+  const counted = (whose?.seconds ?? 0) + (whose?.lost_seconds ?? 0);
+  const since = now === undefined || counted === 0 ? undefined : now - counted;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="tenants">
       <table>
         <thead>
           <tr>
             <th scope="col">who</th><th scope="col" class="text">user</th><th scope="col">power</th>
-            <th scope="col">give or take</th><th scope="col">share</th><th scope="col">energy so far</th>
+            <th scope="col">90 % sure within</th><th scope="col">share</th>
+            <th scope="col">energy{since !== undefined && now !== undefined ? ` since ${timeOf(since, now).replace(/:\d\d$/, "")}` : " since derated began"}</th>
           </tr>
         </thead>
         <tbody>
           {[...tenants].sort((a, b) => (b.power_watts ?? 0) - (a.power_watts ?? 0)).map((tenant) => (
-            <tr key={tenant.key}>
-              <th scope="row">{tenantName(tenant)}{tenant.pid ? <span class="dim"> {tenant.pid}</span> : null}</th>
-              <td class="text">{tenant.user ?? unknown}</td>
-              <td>{watts(tenant.power_watts)}</td>
-              <td>{watts(tenant.sigma_watts)}</td>
-              <td>{percent(tenant.share_ratio)}</td>
-              <td>{energy(tenant.energy_joules)}</td>
-            </tr>
+            <TenantRow key={tenant.key} tenant={tenant} />
           ))}
           <tr>
-            <th scope="row" class="dim">nobody's (idle)</th><td class="text" /><td>{watts(gpu.attribution?.unallocated_watts)}</td>
+            <th scope="row" class="dim">not any job's (idle)</th><td class="text" /><td>{watts(whose?.unallocated_watts)}</td>
             <td /><td /><td />
           </tr>
         </tbody>
@@ -191,120 +299,177 @@ function Tenants({ gpu }: { gpu: Gpu }) {
 }
 
 interface OneGpuProperties {
-  gpu: Gpu;
+  gpu: ShownGpu;
   events: DerateEvent[];
   role?: string;
+  now?: number; // the machine's time, in seconds since 1970
+  route: Route;
 }
 
-function BelowTheCharts({ gpu, events, role }: OneGpuProperties) {
-  const own = events.filter((event) => event.gpu === gpu.uuid).slice(-6).reverse();
+const kOwnEvents = 6;
+
+function BelowTheCharts({ gpu, events, role, now }: Omit<OneGpuProperties, "route">) {
+  const own = folded(chosenEvents(events, { gpu: String(gpu.index) }));
+  const silent = gpu.seen.holds ? undefined
+    : <p class="empty">{gpu.seen.quiet ? "derated does not answer" : "The GPU does not answer"}: {gpu.seen.words}.</p>;
   return (
     <>
       <section aria-labelledby="promise">
-        <h2 id="promise">Another promise</h2>
-        <PromiseView gpu={gpu} role={role} />
+        <h2 id="promise">Trade speed for energy</h2>
+        {silent ?? <PromiseView gpu={gpu} role={role} />}
       </section>
       <section aria-labelledby="advice">
         <h2 id="advice">What holds the work back</h2>
-        <AdviceView gpu={gpu} />
+        {silent ?? <AdviceView gpu={gpu} />}
       </section>
       <section aria-labelledby="whose">
         <h2 id="whose">Whose watts</h2>
-        <Tenants gpu={gpu} />
+        <Tenants gpu={gpu} now={now} />
       </section>
       <section aria-labelledby="happened">
         <h2 id="happened">What happened here</h2>
-        {own.length === 0 ? <p class="empty">Nothing in the last day.</p> : <EventList events={own} />}
+        {own.length === 0 ? <p class="empty">Nothing in the last day.</p> : <EventList folds={own.slice(0, kOwnEvents)} />}
+        {own.length > kOwnEvents && <p><a href={`#/events?gpu=${gpu.index}`}>All of the last day</a></p>}
       </section>
     </>
   );
 }
 
-export function OneGpu({ gpu, events, role }: OneGpuProperties) {
-  const [span, setSpan] = useState(0);
-  const [at, setAt] = useState<number>();
-  const chosen = kSpans[span]!;
-  const history = useAsked<History>(
-    `history?gpus=${gpu.index}&kind=gpu&points=600&from=${chosen.from}`, chosen.everyMs);
-  const shown = useMemo(() => (history.value ? lines(history.value) : undefined), [history.value]);
-  const picked = useCallback((unix: number) => setAt(unix), []);
-  const [power, clocks, shares] = useMemo((): [Curve[], Curve[], Curve[]] => {
-    if (!shown) return [[], [], []];
-    const hundred = (values: (number | null)[]) => values.map((v) => (v == null ? null : 100 * v));
-    return [
-      [{ name: "power", unit: "W", colour: "--blue", values: shown.of((s) => s.power_watts) }],
-      [
+const hundred = (values: (number | null)[]) => values.map((v) => (v == null ? null : 100 * v));
+
+interface Picture {
+  title: string;
+  curves: Curve[];
+}
+
+function picturesOf(shown: Lines, limit?: number): Picture[] {
+  const promised = hundred(shown.of((s) => s.promised_performance_ratio));
+  const power: Curve[] = [{ name: "power", unit: "W", colour: "--blue", values: shown.of((s) => s.power_watts) }];
+  if (limit !== undefined)
+    power.push({ name: "limit now", unit: "W", colour: "--text-2", dash: [2, 4], values: shown.times.map(() => limit) });
+  const work: Curve[] = [
+    { name: "utilisation", unit: "%", colour: "--blue", values: hundred(shown.of((s) => s.gpu_utilisation_ratio)) },
+    { name: "performance", unit: "%", colour: "--orange", dash: [6, 4], values: hundred(shown.of((s) => s.performance_ratio)) },
+  ];
+  if (promised.some((each) => each !== null))
+    work.push({ name: "promised", unit: "%", colour: "--text-2", dash: [2, 4], values: promised });
+  return [
+    { title: "Power", curves: power },
+    {
+      title: "SM clock",
+      curves: [
         { name: "held", unit: "MHz", colour: "--blue", values: shown.of((s) => s.sm_clock_mhz) },
-        { name: "asked", unit: "MHz", colour: "--orange", dash: [6, 4], values: shown.of((s) => s.asked_clock_mhz) },
+        { name: "set", unit: "MHz", colour: "--orange", dash: [6, 4], values: shown.of((s) => s.asked_clock_mhz) },
       ],
-      [
-        { name: "utilisation", unit: "%", colour: "--blue", values: hundred(shown.of((s) => s.gpu_utilisation_ratio)) },
-        { name: "performance", unit: "%", colour: "--orange", dash: [6, 4], values: hundred(shown.of((s) => s.performance_ratio)) },
-        { name: "temperature", unit: "°C", colour: "--green", dash: [2, 3], values: shown.of((s) => s.temperature_most_celsius) },
-      ],
-    ];
-  }, [shown]);
+    },
+    { title: "Utilisation and performance", curves: work },
+    { title: "Temperature", curves: [{ name: "temperature", unit: "°C", colour: "--green", values: shown.of((s) => s.temperature_most_celsius) }] },
+  ];
+}
+
+function Spans({ chosen, choose }: { chosen: Span; choose: (span: Span) => void }) {
+  return (
+    <fieldset class="spans">
+      <legend class="sr">How long</legend>
+      {kSpans.map((each) => (
+        <label key={each.key}>
+          <input type="radio" name="span" checked={each === chosen} onChange={() => choose(each)} />
+          <span>{each.name}</span>
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+const kAddressAfter = 400; // ms: browsers bound how often an address may change
+
+/** The moment that is looked at, which the address follows. */
+function useMoment(route: Route): [number | undefined, (unix?: number) => void] {
+  const [at, setAt] = useState(() => momentOf(route.query.at));
+  const timer = useRef<ReturnType<typeof setTimeout>>();
+  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(() => setAt(momentOf(route.query.at)), [route.query.at]);
+  const move = useCallback((unix?: number) => {
+    setAt(unix);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => route.set({ at: unix === undefined ? undefined : momentWord(unix) }), kAddressAfter);
+  }, []);
+  return [at, move];
+}
+
+// A moment at the left edge of a window that moves on leaves it soon: the window stays as long as that.
+const kReach = 1.1;
+
+function OverTime({ gpu, now, route, at, setAt }: {
+  gpu: ShownGpu; now?: number; route: Route; at?: number; setAt: (unix?: number) => void;
+}) {
+  const span = kSpans.find((each) => each.key === route.query.span) ?? kSpans[0];
+  // A moment of the address that the span does not reach has its own window, which stays.
+  const [around, setAround] = useState<number>();
+  useEffect(() => {
+    if (at === undefined) setAround(undefined);
+    else if (now !== undefined && now - at > kReach * span.seconds && (around === undefined || Math.abs(at - around) > span.seconds / 2))
+      setAround(at);
+  }, [at, span]);
+  const history = useAsked<History>(historyPath(gpu, span, around), span.everyMs);
+  const quiet = useQuiet(history, span.everyMs) && !gpu.seen.holds && around === undefined;
+  const nowMs = useSeconds(quiet);
+  const to = history.value && (quiet && history.heard
+    ? history.value.to_unix_seconds + Math.floor(machineTime(history.heard, nowMs) - history.heard.unix)
+    : history.value.to_unix_seconds);
+  const shown = useMemo(() => (history.value ? lines(history.value, to!) : undefined), [history.value, to]);
+  const limit = limitOf(gpu).watts;
   // What does not follow the moment that is looked at is not made anew while it is scrubbed.
   const charts = useMemo(() => shown && (
-    <>
-      <Chart title="Power" times={shown.times} curves={power} picked={picked} />
-      <Chart title="SM clock" times={shown.times} curves={clocks} picked={picked} />
-      <Chart title="Work and heat" times={shown.times} curves={shares} picked={picked} />
-    </>
-  ), [shown]);
-  const now = useMemo(() => <Now gpu={gpu} />, [gpu]);
-  const below = useMemo(() => <BelowTheCharts gpu={gpu} events={events} role={role} />, [gpu, events, role]);
+    <div class="charts">
+      {picturesOf(shown, limit).map((each) => (
+        <Chart key={each.title} title={each.title} times={shown.times} curves={each.curves} from={shown.from} to={shown.to}
+               gaps={shown.gaps} picked={setAt} />
+      ))}
+    </div>
+  ), [shown, limit]);
+  return (
+    <section aria-labelledby="over-time">
+      <h2 id="over-time">Over time</h2>
+      <Spans chosen={span} choose={(each) => { setAt(undefined); route.set({ span: each.key, at: undefined }); }} />
+      {history.error && !shown && <p class="empty">{history.error.message}</p>}
+      {shown && shown.times.length === 0 && (
+        <p class="empty">
+          Nothing is kept of that time. {at !== undefined && <button type="button" onClick={() => setAt(undefined)}>now</button>}
+        </p>
+      )}
+      {shown && shown.times.length > 0 && (
+        <>
+          {charts}
+          <label class="scrub">
+            <span>Look at a moment: {at === undefined ? "now" : timeOf(at, now ?? at)}</span>
+            <input type="range" min={shown.from} max={shown.to} step={history.value!.step_seconds} value={at ?? shown.to}
+                   onInput={(event) => setAt(Number(event.currentTarget.value))} />
+            <button type="button" onClick={() => setAt(undefined)} disabled={at === undefined}>now</button>
+          </label>
+        </>
+      )}
+    </section>
+  );
+}
+
+export function OneGpu({ gpu, events, role, now, route }: OneGpuProperties) {
+  const [at, setAt] = useMoment(route);
+  const below = useMemo(() => <BelowTheCharts gpu={gpu} events={events} role={role} now={now} />, [gpu, events, role]);
   return (
     <>
       <p><a href="#/">← all GPUs</a></p>
-      <h1>{gpuName(gpu)} <span class="dim">{gpu.name}{gpu.simulated ? ", simulated" : ""}</span></h1>
-      {now}
-      <section aria-labelledby="over-time">
-        <h2 id="over-time">Over time</h2>
-        <fieldset class="spans">
-          <legend class="sr">How long</legend>
-          {kSpans.map((each, i) => (
-            <label key={each.name}>
-              <input type="radio" name="span" checked={i === span} onChange={() => { setSpan(i); setAt(undefined); }} />
-              <span>{each.name}</span>
-            </label>
-          ))}
-        </fieldset>
-        {history.error && !shown && <p class="empty">{history.error.message}</p>}
-        {shown && shown.times.length === 0 && <p class="empty">Nothing is kept of that time yet.</p>}
-        {shown && shown.times.length > 0 && (
-          <>
-            {charts}
-            <label class="scrub">
-              <span>Look at a moment: {at === undefined ? "now" : clockTime(at)}</span>
-              <input type="range" min={shown.times[0]} max={shown.times[shown.times.length - 1]}
-                     step={history.value!.step_seconds} value={at ?? shown.times[shown.times.length - 1]}
-                     onInput={(event) => setAt(Number(event.currentTarget.value))} />
-              <button type="button" onClick={() => setAt(undefined)} disabled={at === undefined}>now</button>
-            </label>
-          </>
-        )}
-      </section>
+      <h1>
+        {gpuName(gpu)} <Name of={gpu.name} dim />{" "}
+        {gpu.simulated && <span class="tag">simulated</span>}
+      </h1>
+      <Now gpu={gpu} />
+      <OverTime gpu={gpu} now={now} route={route} at={at} setAt={setAt} />
       <section aria-labelledby="why">
         <h2 id="why">Why this clock</h2>
         <WhyThen gpu={gpu} at={at} />
       </section>
       {below}
     </>
-  );
-}
-
-export function EventList({ events }: { events: DerateEvent[] }) {
-  return (
-    <ul class="events">
-      {events.map((event) => (
-        <li key={event.id} class={event.severity}>
-          <time dateTime={new Date(event.time_unix_seconds * 1000).toISOString()}>
-            {dayTime(event.time_unix_seconds)}
-          </time>{" "}
-          <span class="tag">{event.severity}</span> {event.message}
-        </li>
-      ))}
-    </ul>
   );
 }

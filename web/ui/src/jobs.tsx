@@ -1,5 +1,8 @@
 // Training that recurs: its jobs, their trials, and what was learned of them.
-import { useAsked } from "./live";
+import { notKnown } from "./known";
+import { useAsked, useQuiet } from "./live";
+import { AsOf } from "./as_of";
+import { Name } from "./name";
 import { dayTime, energy, unknown } from "./words";
 
 interface Job {
@@ -43,14 +46,18 @@ function NoJobs() {
   );
 }
 
+const kEveryMs = 5000;
+
 export function JobsView() {
-  const asked = useAsked<{ jobs: Job[]; more_after?: string }>("tune-job-list", 5000);
+  const asked = useAsked<{ jobs: Job[]; more_after?: string }>("tune-job-list", kEveryMs);
+  const quiet = useQuiet(asked, kEveryMs);
   if (asked.error && !asked.value) return <p class="empty">{asked.error.message}</p>;
   if (!asked.value) return <p class="empty">Asking derated…</p>;
   const { jobs, more_after } = asked.value;
   return (
     <>
       <h1>Training that recurs</h1>
+      <AsOf live={asked} />
       {jobs.length === 0 && <NoJobs />}
       {jobs.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="jobs">
@@ -64,12 +71,12 @@ export function JobsView() {
             <tbody>
               {jobs.map((job) => (
                 <tr key={job.spec.name}>
-                  <th scope="row"><a href={`#/jobs/${encodeURIComponent(job.spec.name)}`}>{job.spec.name}</a></th>
+                  <th scope="row"><a href={`#/jobs/${encodeURIComponent(job.spec.name)}`}><Name of={job.spec.name} /></a></th>
                   <td>{job.recurrences ?? 0}</td>
                   <td>{job.reached ?? 0}</td>
                   <td>{energy(job.cheapest_joules)}</td>
                   <td>{job.cheapest_batch_size ?? unknown}</td>
-                  <td>{job.running != null ? `trial ${job.running}` : "no trial"}</td>
+                  <td>{quiet ? notKnown(asked.heard?.unix, asked.heard?.unix ?? 0) : job.running != null ? `trial ${job.running}` : "no trial"}</td>
                 </tr>
               ))}
             </tbody>
@@ -91,13 +98,14 @@ export function OneJob({ name }: { name: string }) {
   return (
     <>
       <p><a href="#/jobs">← all jobs</a></p>
-      <h1>{job.spec.name}</h1>
+      <h1><Name of={job.spec.name} /></h1>
+      <AsOf live={asked} />
       <p class="dim">
         Batch sizes {job.spec.batch_sizes.join(", ")}; without tuning {job.spec.default}. Done when its metric is {job.spec.target} or{" "}
         {job.spec.lower_is_better ? "less" : "more"}. {job.reached ?? 0} of {job.recurrences ?? 0} runs got there
         {job.cheapest_joules != null && `, the cheapest for ${energy(job.cheapest_joules)} with batch size ${job.cheapest_batch_size}`}.
       </p>
-      {trials.length === 0 && <p class="empty">No trial yet: <code>derate tune run --job {job.spec.name} -- COMMAND</code></p>}
+      {trials.length === 0 && <p class="empty">No trial yet: <code>derate tune run --job <Name of={job.spec.name} /> -- COMMAND</code></p>}
       {trials.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="trials">
           <table class="trials">

@@ -1,14 +1,22 @@
-// What is asked again and again while the page is seen.
+// Questions that are repeated while the page is seen.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { follow, get } from "./api";
+import { kQuietSeconds, type Heard } from "./known";
 import type { DerateEvent } from "./types";
 
 export interface Live<T> {
   value?: T;
-  error?: Error;
-  since?: number; // ms; the error's
-  at?: number; // ms; the value's
+  heard?: Heard; // the value
+  error?: Error; // of the last question; absent: it was answered
 }
+
+const kPatientTries = 30; // after so many failures it queries less often
+const kSeldom = 5;
+
+const heardNow = (value: unknown): Heard => {
+  const unix = (value as { time_unix_seconds?: unknown }).time_unix_seconds;
+  return { unix: typeof unix === "number" ? unix : Date.now() / 1000, ms: performance.now() };
+};
 
 /** Asks at once, then that often; a page that nobody sees asks nothing. Another `again`: at once again. */
 export function useAsked<T>(path: string | undefined, everyMs: number, again = 0): Live<T> {
@@ -17,6 +25,7 @@ export function useAsked<T>(path: string | undefined, everyMs: number, again = 0
     if (path === undefined) return;
     let ended = false;
     let running = false; // one question at a time, so that no late answer replaces a newer one
+    let failed = 0;
     let timer: ReturnType<typeof setTimeout>;
     const round = async () => {
       if (running) return;
@@ -25,16 +34,16 @@ export function useAsked<T>(path: string | undefined, everyMs: number, again = 0
       if (!document.hidden) {
         try {
           const value = await get<T>(path);
-          if (!ended) setLive({ value, at: Date.now() });
+          failed = 0;
+          if (!ended) setLive({ value, heard: heardNow(value) });
         } catch (error) {
-          if (!ended)
-            setLive((before) => ({
-              value: before.value, at: before.at, error: error as Error, since: before.since ?? Date.now(),
-            }));
+          ++failed;
+          if (!ended) setLive((before) => ({ value: before.value, heard: before.heard, error: error as Error }));
         }
       }
       running = false;
-      if (!ended) timer = setTimeout(round, Math.max(200, everyMs - (performance.now() - begun)));
+      const every = failed > kPatientTries ? kSeldom * everyMs : everyMs;
+      if (!ended) timer = setTimeout(round, Math.max(200, every - (performance.now() - begun)));
     };
     const seen = () => {
       if (document.hidden) return;
@@ -52,7 +61,45 @@ export function useAsked<T>(path: string | undefined, everyMs: number, again = 0
   return live;
 }
 
-const kMostEvents = 200;
+const kReturn = 1500; // ms: the page queries again before it raises an alarm
+
+/** Whether the value does not hold any more: an error, or nothing since although it was requested that often. */
+export function useQuiet(live: Live<unknown>, everyMs: number): boolean {
+  const [late, setLate] = useState(false);
+  const ms = live.heard?.ms;
+  const quietAfter = Math.max(1000 * kQuietSeconds, everyMs + kReturn);
+  useEffect(() => {
+    setLate(false);
+    if (ms === undefined) return;
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = (least: number) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => setLate(!document.hidden), Math.max(least, ms + quietAfter - performance.now()));
+    };
+    const seen = () => wait(kReturn);
+    wait(0);
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [ms, quietAfter]);
+  return live.error !== undefined || late;
+}
+
+/** The browser's count, renewed each second. */
+export function useSeconds(runs: boolean): number {
+  const [now, setNow] = useState(performance.now());
+  useEffect(() => {
+    setNow(performance.now());
+    if (!runs) return;
+    const timer = setInterval(() => setNow(performance.now()), 1000);
+    return () => clearInterval(timer);
+  }, [runs]);
+  return now;
+}
+
+export const kMostEvents = 1000;
 
 /** The last day's, and those that come. */
 export function useEvents(): DerateEvent[] {
@@ -84,14 +131,48 @@ export function useEvents(): DerateEvent[] {
   return events;
 }
 
-/** The part of the address behind '#'. */
-export function useRoute(): string[] {
-  const read = () => location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
-  const [route, setRoute] = useState(read);
+export type Query = Record<string, string | undefined>;
+export interface Route {
+  parts: string[];
+  query: Query;
+  set: (query: Query) => void; // merged; another picture of the same view, so that "back" leaves the view
+}
+
+const decoded = (text: string) => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
+function readRoute(): Omit<Route, "set"> {
+  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return {
+    parts: path.split("/").filter(Boolean).map(decoded),
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
+}
+
+/** The address of a view: "#/gpu/2?span=6h". */
+export function addressOf(parts: string[], query: Query): string {
+  const words = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) if (value) words.set(key, value);
+  return `#/${parts.map(encodeURIComponent).join("/")}${words.size > 0 ? `?${words}` : ""}`;
+}
+
+/** The part of the address behind '#': what somebody else sees who opens it. */
+export function useRoute(): Route {
+  const [route, setRoute] = useState(readRoute);
   useEffect(() => {
-    const changed = () => setRoute(read());
+    const changed = () => setRoute(readRoute());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return route;
+  const set = (query: Query) => {
+    const now = readRoute();
+    history.replaceState(null, "", addressOf(now.parts, { ...now.query, ...query }));
+    setRoute(readRoute());
+  };
+  return { ...route, set };
 }

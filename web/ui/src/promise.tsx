@@ -2,14 +2,14 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "./api";
 import { useAsked } from "./live";
-import type { Forecast, Forecasts, Gpu } from "./types";
-import { megahertz, percent } from "./words";
+import type { Forecast, Forecasts, Gpu, Setting } from "./types";
+import { estimated, megahertz, percent } from "./words";
 
 const kTrySeconds = 30;
 const kTryLongSeconds = 300; // until it has learned, and somebody has looked
 const kOperators = ["operator", "admin"];
 
-const kWide = 640, kHigh = 212, kLeft = 40, kRight = 24, kBottom = 46, kTop = 14;
+const widest = 760, kHigh = 212, kLeft = 40, kRight = 24, kBottom = 46, kTop = 14;
 
 /** The stop that is nearest to what may be lost now. */
 function stopOf(forecasts: Forecast[], delta?: number): number {
@@ -31,27 +31,39 @@ const kBands: Band[] = [
   { name: "performance lost", className: "loses", of: (f) => [f.loss_low_ratio, f.loss_ratio, f.loss_high_ratio] },
 ];
 
-function Curves({ forecasts, at }: { forecasts: Forecast[]; at: number }) {
+/** The width of the page's place for it, so that its text has the page's size on a phone, too. */
+function useWidth(): [preact.RefObject<HTMLDivElement>, number] {
+  const place = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(widest);
+  useEffect(() => {
+    const resized = new ResizeObserver(() => setWidth(Math.max(260, Math.min(widest, place.current?.clientWidth ?? widest))));
+    resized.observe(place.current!);
+    return () => resized.disconnect();
+  }, []);
+  return [place, width];
+}
+
+function Plot({ forecasts, at, wide }: { forecasts: Forecast[]; at: number; wide: number }) {
   const most = forecasts[forecasts.length - 1]!.delta_ratio;
   const top = Math.max(0.1, ...forecasts.map((f) => Math.max(f.saving_high_ratio, f.loss_high_ratio)));
-  const x = (delta: number) => kLeft + ((kWide - kLeft - kRight) * delta) / most;
+  const x = (delta: number) => kLeft + ((wide - kLeft - kRight) * delta) / most;
   const y = (share: number) => kTop + (kHigh - kTop - kBottom) * (1 - Math.max(0, share) / top);
   const line = (values: [number, number][]) =>
     values.map(([a, b], i) => `${i === 0 ? "M" : "L"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
   const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5].filter((share) => share <= top);
   const chosen = forecasts[at]!;
   return (
-    <svg class="forecast" viewBox={`0 0 ${kWide} ${kHigh}`} aria-hidden="true">
+    <svg class="forecast" viewBox={`0 0 ${wide} ${kHigh}`} aria-hidden="true">
       {steps.map((share) => (
         <g key={share}>
-          <line class="grid" x1={kLeft} x2={kWide - kRight} y1={y(share)} y2={y(share)} />
+          <line class="grid" x1={kLeft} x2={wide - kRight} y1={y(share)} y2={y(share)} />
           <text x={kLeft - 6} y={y(share) + 4} text-anchor="end">{percent(share)}</text>
         </g>
       ))}
       {[0.05, 0.1, 0.15, 0.2, 0.25, 0.3].filter((d) => d <= most).map((delta) => (
         <text key={delta} x={x(delta)} y={kHigh - 28} text-anchor="middle">{percent(delta)}</text>
       ))}
-      <text class="axis" x={(kLeft + kWide - kRight) / 2} y={kHigh - 8} text-anchor="middle">performance that may be lost</text>
+      <text class="axis" x={(kLeft + wide - kRight) / 2} y={kHigh - 8} text-anchor="middle">performance that may be lost</text>
       <text class="axis" x={kLeft + 6} y={kTop + 4}>share of energy, of performance</text>
       {kBands.map((band) => (
         <g key={band.name} class={band.className}>
@@ -78,13 +90,64 @@ function Told({ forecast }: { forecast: Forecast }) {
       </div>
       <div class="saves">
         <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Energy saved, expected from now on</dt>
-        <dd>{percent(forecast.saving_ratio, 1)} <span class="dim">{sure(forecast.saving_low_ratio, forecast.saving_high_ratio)}</span></dd>
+        <dd>{estimated(forecast.saving_ratio, forecast.saving_low_ratio, forecast.saving_high_ratio)} <span class="dim">{sure(forecast.saving_low_ratio, forecast.saving_high_ratio)}</span></dd>
       </div>
       <div class="loses">
         <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Performance lost</dt>
-        <dd>{percent(forecast.loss_ratio, 1)} <span class="dim">{sure(forecast.loss_low_ratio, forecast.loss_high_ratio)}</span></dd>
+        <dd>{estimated(forecast.loss_ratio, forecast.loss_low_ratio, forecast.loss_high_ratio)} <span class="dim">{sure(forecast.loss_low_ratio, forecast.loss_high_ratio)}</span></dd>
       </div>
     </dl>
+  );
+}
+
+const kThumb = 16; // CSS pixels: its middle is at the ends of the chart's axis
+const kKeys: Record<string, number> = {
+  ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 3, PageDown: -3, Home: -Infinity, End: Infinity,
+};
+
+/** Why a curve is flat from here on, where the clock is the lowest that may be set. */
+function lowestReached(forecasts: Forecast[], at: number): string | undefined {
+  const clock = forecasts[forecasts.length - 1]!.clock_mhz;
+  let first = forecasts.length - 1;
+  while (first > 0 && forecasts[first - 1]!.clock_mhz === clock) --first;
+  if (at < first || first === forecasts.length - 1) return undefined;
+  return `From ${percent(forecasts[first]!.delta_ratio)} on the clock stays at ${megahertz(clock)}: a lower one saves no more, or may not be set.`;
+}
+
+/** The slider below the chart, on the chart's own axis. */
+function Slide({ forecasts, at, now, choose }: {
+  forecasts: Forecast[]; at: number; now: number; choose: (delta: number) => void;
+}) {
+  const [place, wide] = useWidth();
+  const forecast = forecasts[at]!;
+  const delta = forecast.delta_ratio;
+  const most = forecasts[forecasts.length - 1]!.delta_ratio;
+  const whole = Number.isInteger(Math.round(delta * 1e4) / 100);
+  const move = (event: KeyboardEvent) => {
+    const by = kKeys[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    choose(forecasts[Math.min(forecasts.length - 1, Math.max(0, at + by))]!.delta_ratio);
+  };
+  const slid = (input: HTMLInputElement) => {
+    const nearest = forecasts[stopOf(forecasts, Number(input.value))]!.delta_ratio;
+    input.value = String(nearest);
+    choose(nearest);
+  };
+  const saves = estimated(forecast.saving_ratio, forecast.saving_low_ratio, forecast.saving_high_ratio);
+  const loses = estimated(forecast.loss_ratio, forecast.loss_low_ratio, forecast.loss_high_ratio);
+  const flat = lowestReached(forecasts, at);
+  return (
+    <div ref={place}>
+      <label for="may-lose">May lose <b>{percent(delta, whole ? 0 : 1)}</b> of performance{at === now ? ", as now" : ""}</label>
+      <Told forecast={forecast} />
+      <Plot forecasts={forecasts} at={at} wide={wide} />
+      <input id="may-lose" class="slide" type="range" min={0} max={most} step="any" value={delta}
+             style={{ marginLeft: `${kLeft - kThumb / 2}px`, width: `${wide - kLeft - kRight + kThumb}px` }}
+             aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${saves}, loses ${loses}`}
+             onKeyDown={move} onInput={(event) => slid(event.currentTarget)} />
+      {flat && <p class="dim">{flat}</p>}
+    </div>
   );
 }
 
@@ -102,9 +165,9 @@ function Figures({ forecasts, now }: { forecasts: Forecast[]; now: number }) {
               <tr key={each.delta_ratio}>
                 <th scope="row">{percent(each.delta_ratio)}{i === now ? <span class="dim"> now</span> : null}</th>
                 <td>{megahertz(each.clock_mhz)}</td>
-                <td>{percent(each.saving_ratio, 1)}</td>
+                <td>{estimated(each.saving_ratio, each.saving_low_ratio, each.saving_high_ratio)}</td>
                 <td>{percent(each.saving_low_ratio)} to {percent(each.saving_high_ratio)}</td>
-                <td>{percent(each.loss_ratio, 1)}</td>
+                <td>{estimated(each.loss_ratio, each.loss_low_ratio, each.loss_high_ratio)}</td>
                 <td>{percent(each.loss_low_ratio)} to {percent(each.loss_high_ratio)}</td>
               </tr>
             ))}
@@ -138,6 +201,33 @@ function useKept(told?: Forecasts): Forecast[] {
   const kept = useRef<Forecast[]>([]);
   if (told && (told.forecasts.length > 0 || told.policy !== "assure")) kept.current = told.forecasts;
   return kept.current;
+}
+
+/** Who may set a policy, by the configuration: "root", "root and the group derate". */
+function useOperators(): string {
+  const settings = useAsked<{ settings: Setting[] }>("config-show", 60_000).value?.settings;
+  const word = settings?.find((each) => each.key === "api.operators")?.value.replace(/^"|"$/g, "");
+  return word === undefined ? "an operator" : word === "root" || word === "" ? "root alone, by sudo" : word === "everyone" ? "everyone"
+    : `the group ${word}, and root by sudo`;
+}
+
+function HowToSet({ command }: { command: string }) {
+  const who = useOperators();
+  return <p class="dim"><code>{command}</code> sets it. May do so: {who}.</p>;
+}
+
+/** No forecast, for a reader: how the GPU comes to be governed, and what its history knows. */
+function HowToGovern({ gpu }: { gpu: Gpu }) {
+  return (
+    <>
+      {!gpu.policy && (
+        <p class="dim">
+          What a policy would have saved here, by this GPU's history: <code>derate advise --history -i {gpu.index}</code>
+        </p>
+      )}
+      <HowToSet command={`derate policy set assure -i ${gpu.index}`} />
+    </>
+  );
 }
 
 export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
@@ -174,6 +264,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
                back={() => act("policy-confirm", { gpus: gpu.uuid, revert: true })} />
       )}
       {!forecast && <p class="empty">{told.why}</p>}
+      {!forecast && !operates && told.policy !== "assure" && <HowToGovern gpu={gpu} />}
       {!forecast && operates && left === undefined && told.policy !== "assure" && (
         <p class="act">
           <button type="button" disabled={busy} onClick={() => attempt(kTryLongSeconds, [])}>
@@ -183,14 +274,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
       )}
       {forecast && (
         <div>
-          <label class="scrub">
-            <span>May lose <b>{percent(delta, Number.isInteger(Math.round(delta * 1e4) / 100) ? 0 : 1)}</b> of performance{at === now ? ", as now" : ""}</span>
-            <input type="range" min={0} max={forecasts.length - 1} step={1} value={at}
-                   aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${percent(forecast.saving_ratio, 1)}, loses ${percent(forecast.loss_ratio, 1)}`}
-                   onInput={(event) => setChosen(forecasts[Number(event.currentTarget.value)]?.delta_ratio)} />
-          </label>
-          <Told forecast={forecast} />
-          <Curves forecasts={forecasts} at={at} />
+          <Slide forecasts={forecasts} at={at} now={now} choose={setChosen} />
           <Figures forecasts={forecasts} now={now} />
           <p class="dim">
             {learning
@@ -210,7 +294,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
               {gpu.dry_run && <span class="dim"> A dry run stays one: nothing is written.</span>}
             </p>
           ) : (
-            <p class="dim">Who is in the group derate may set it: <code>derate policy set assure --delta {delta} -i {gpu.index}</code></p>
+            <HowToSet command={`derate policy set assure --delta ${delta} -i ${gpu.index}`} />
           )}
         </div>
       )}

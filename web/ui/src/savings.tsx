@@ -1,6 +1,8 @@
 // What was used and saved: today, this week, this month.
 import { useState } from "preact/hooks";
+import { AsOf } from "./as_of";
 import { useAsked } from "./live";
+import { Name } from "./name";
 import type { Maybe, Savings, Setting } from "./types";
 import { dayTime, energy, percent, unknown } from "./words";
 
@@ -70,6 +72,7 @@ export function SavingsView() {
   return (
     <>
       <h1>Savings</h1>
+      <AsOf live={month} />
       <p class="dim">
         Estimated by each policy's own curves, against the highest clock; 90 % sure between the two
         ends. "Of all" is saved / (used + saved): energy that was only observed has saved nothing. Energy is of GPU
@@ -122,7 +125,7 @@ export function SavingsView() {
           <tbody>
             {[...savings.lines].sort((a, b) => (a.index ?? 1e9) - (b.index ?? 1e9)).map((line) => (
               <tr key={line.key}>
-                <th scope="row">{line.index != null ? `GPU ${line.index}` : line.key}</th>
+                <th scope="row">{line.index != null ? `GPU ${line.index}` : <Name of={line.key} />}</th>
                 <td>{energy(line.sum.energy_joules)}</td>
                 <td>{energy(line.sum.saved_joules)}</td>
                 <td>{percent(line.sum.energy_saving_ratio, 1)}</td>

@@ -39,7 +39,10 @@ export interface Gpu {
   reason?: string;
   trouble?: string;
   error?: string;
+  read_age_seconds?: number; // absent: it was never read
+  stale?: boolean; // it was not read when it was due
   asked_clock_mhz?: number;
+  set_power_limit_watts?: number;
   sm_clock_mhz?: number;
   highest_sm_clock_mhz?: number;
   gpu_utilisation_ratio?: number;
@@ -55,7 +58,14 @@ export interface Gpu {
   saved?: Saved;
   work?: string;
   assigned?: { by: string; who?: string };
-  attribution?: { unallocated_watts?: number; energy_joules: number; tenants: Tenant[] };
+  attribution?: {
+    unallocated_watts?: number;
+    energy_joules: number;
+    seconds?: number; // of the time whose energy is known
+    lost_seconds?: number;
+    reason?: string; // why something is missing
+    tenants: Tenant[];
+  };
 }
 export interface Forecast {
   delta_ratio: number;
@@ -94,6 +104,8 @@ export interface AdviceAnswer {
   advice: Advice[];
 }
 export interface Status {
+  host?: string;
+  time_unix_seconds?: number;
   paused: boolean;
   asleep?: boolean;
   role?: string; // what who asks may do
@@ -137,8 +149,10 @@ export interface Series {
   gpu_utilisation_ratio: Column;
   temperature_most_celsius: Column;
   performance_ratio: Column;
+  promised_performance_ratio?: Column;
 }
 export interface History {
+  first_unix_seconds?: Maybe<number>; // of all that is kept
   from_unix_seconds: number;
   to_unix_seconds: number;
   step_seconds: number;

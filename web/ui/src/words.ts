@@ -1,4 +1,5 @@
 // Figures and judgements as words.
+import { isRecent, type ShownGpu } from "./known";
 import type { DerateEvent, Gpu } from "./types";
 
 // A formatter is dear to make: 64 GPUs' figures are written anew each second.
@@ -10,10 +11,14 @@ const number = (value: number, digits: 0 | 1 | 2) =>
 export const unknown = "–";
 export const watts = (value?: number | null) =>
   value == null ? unknown : `${number(value, value < 10 ? 1 : 0)}\u00a0W`;
+/** As derated's reasons have it: without a separator. */
 export const megahertz = (value?: number | null) =>
-  value == null ? unknown : `${number(value, 0)}\u00a0MHz`;
+  value == null ? unknown : `${value.toFixed(0)}\u00a0MHz`;
 export const percent = (ratio?: number | null, digits: 0 | 1 | 2 = 0) =>
   ratio == null ? unknown : `${number(100 * ratio, digits)}\u00a0%`;
+/** An estimate with a digit that its interval is narrow enough for: a tenth, or whole percents. */
+export const estimated = (ratio?: number | null, low?: number | null, high?: number | null) =>
+  percent(ratio, low != null && high != null && high - low > 0.01 ? 0 : 1);
 export const celsius = (value?: number | null) => (value == null ? unknown : `${number(value, 0)}\u00a0°C`);
 
 /** Joules as kWh, or Wh where that is little. */
@@ -32,11 +37,45 @@ const kDay = new Intl.DateTimeFormat("en-GB", {
 export const clockTime = (unix: number) => kClock.format(unix * 1000);
 export const dayTime = (unix: number) => kDay.format(unix * 1000);
 
-/** "H200" of "NVIDIA H200", "V100-SXM2-16GB" of "Tesla V100-SXM2-16GB". */
-export const chip = (name: string) => name.replace(/^(NVIDIA|Tesla) /, "");
+const kZone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "longOffset" });
+/** "UTC+1": the browser's, which may differ from the machine's. */
+export const zone = (unix: number) =>
+  (kZone.formatToParts(unix * 1000).find((part) => part.type === "timeZoneName")?.value ?? "")
+    .replace("GMT", "UTC").replace(/([+-])0?(\d+):00$/, "$1$2");
+
+/** "H200" of "NVIDIA H200", "V100-SXM2-16GB" of "Tesla V100-SXM2-16GB", "RTX 4070 Laptop". */
+export const chip = (name: string) => name.replace(/^(NVIDIA |Tesla |GeForce )+/, "").replace(/ GPU$/, "");
 export const gpuName = (gpu: Gpu) => `GPU ${gpu.index}`;
 
-export type Level = "bad" | "warn" | "good" | "idle";
+/** The power limit in force, and the factory's where that is another. */
+export function limitOf(gpu: Gpu): { watts?: number; factory?: number } {
+  const factory = gpu.factory_power_limit_watts;
+  const set = gpu.dry_run ? undefined : gpu.set_power_limit_watts;
+  return set !== undefined && set !== factory ? { watts: set, factory } : { watts: factory };
+}
+
+// Names of NVML's functions, and what failed: the whole message is in the title.
+const kCalls: [RegExp, string][] = [
+  [/nvmlDeviceSet\w*(Lock|Clock)\w*/, "clock cannot be set"],
+  [/nvmlDeviceReset\w*Clock\w*/, "clock cannot be given back"],
+  [/nvmlDeviceSetPowerManagementLimit\w*/, "power limit cannot be set"],
+  [/nvmlDevice\w+/, "cannot be read"],
+];
+const kRefusals: [RegExp, string][] = [
+  [/Insufficient Permissions/i, "no permission"],
+  [/GPU is lost/i, "the GPU is lost"],
+  [/Not Supported/i, "not supported"],
+];
+
+/** A message of the driver without its function's name: "clock cannot be set: no permission". */
+export function plainTrouble(message: string): string {
+  let out = message.replace(/^not governed: /, "").replace(/ \(NVML error \d+\)/, "");
+  for (const [from, to] of kRefusals) out = out.replace(from, to);
+  for (const [from, to] of kCalls) out = out.replace(from, to);
+  return out.replace(/(cannot be (?:set|given back|read))\([^)]*\)/, "$1");
+}
+
+export type Level = "bad" | "warn" | "good" | "idle" | "plain" | "gone";
 export interface Judgement {
   level: Level;
   mark: string; // for who does not see colours
@@ -45,16 +84,28 @@ export interface Judgement {
 
 const seconds = (value?: number) => (value == null ? unknown : `${number(value, 0)}\u00a0s`);
 
+const ofPolicy = (gpu: ShownGpu) =>
+  gpu.set_power_limit_watts != null && !gpu.dry_run ? `power limit ${watts(gpu.set_power_limit_watts)}`
+    : `${gpu.policy}: nothing is promised`;
+
 /** What an operator should know of it first, by derated's own judgement (promise, attention). */
-export function judge(gpu: Gpu): Judgement {
+export function judge(gpu: ShownGpu): Judgement {
+  if (gpu.seen.quiet) return { level: "gone", mark: "?", words: gpu.seen.words };
+  if (!gpu.seen.holds && isRecent(gpu)) return { level: "gone", mark: "?", words: gpu.seen.words };
+  if (gpu.error) return { level: "bad", mark: "✕", words: "does not answer" };
+  if (!gpu.seen.holds) return { level: "bad", mark: "✕", words: gpu.seen.words };
   const expected = percent(gpu.expected_performance_ratio), promised = percent(gpu.promised_performance_ratio);
   if (gpu.promise === "broken" && gpu.attention === "below its promise")
     return {
       level: "warn", mark: "▼",
       words: `at ${expected}, promised ${promised}, for ${seconds(gpu.promise_below_seconds)}`,
     };
-  if (gpu.attention)
-    return { level: "bad", mark: gpu.attention === "does not answer" ? "✕" : "!", words: gpu.attention };
+  if (gpu.trouble || gpu.attention) {
+    const trouble = plainTrouble(gpu.trouble ?? "").split(":")[0]!;
+    return { level: "bad", mark: "!", words: trouble.includes("cannot be") ? trouble : gpu.attention ?? "needs attention" };
+  }
+  if (gpu.power_watts == null && gpu.sm_clock_mhz == null)
+    return { level: "bad", mark: "?", words: "reports no power, no clock" };
   if (!gpu.policy) return { level: "idle", mark: "○", words: "only observed" };
   if (gpu.promise === "below")
     return { level: "idle", mark: "▽", words: `below its promise for ${seconds(gpu.promise_below_seconds)}` };
@@ -62,10 +113,10 @@ export function judge(gpu: Gpu): Judgement {
     return { level: "idle", mark: "○", words: "idle" };
   if (gpu.promise === "not known") return { level: "idle", mark: "?", words: "promise not known" };
   if (gpu.promise === "kept") return { level: "good", mark: "✓", words: "keeps its promise" };
-  return { level: "good", mark: "✓", words: gpu.dry_run ? "dry run" : "governed, promises nothing" };
+  return { level: "plain", mark: "–", words: gpu.dry_run ? "dry run" : ofPolicy(gpu) };
 }
 
-export const needsAttention = (gpu: Gpu) => gpu.attention !== undefined;
+export const needsAttention = (gpu: ShownGpu) => ["bad", "warn"].includes(judge(gpu).level);
 
 /** "4 kept, 1 broken, 1 not known": each GPU that promises something once. */
 export function promises(gpus: Gpu[]): string {
@@ -75,8 +126,16 @@ export function promises(gpus: Gpu[]): string {
 }
 
 /** Why its clock is what it is, without what only a log needs. */
-export const why = (gpu: Gpu) =>
-  (gpu.error ?? gpu.trouble ?? gpu.reason ?? unknown).replace(/^not governed: /, "");
+export function why(gpu: ShownGpu): string {
+  const trouble = gpu.error ?? gpu.trouble;
+  if (!gpu.seen.holds && !gpu.seen.quiet) {
+    const last = gpu.seen.since === undefined ? "not read" : `last read ${clockTime(gpu.seen.since)}`;
+    return trouble ? `${last}; ${plainTrouble(trouble)}` : last;
+  }
+  return trouble ? plainTrouble(trouble) : gpu.reason ?? "";
+}
+/** The whole of it, as derated has it. */
+export const whole = (gpu: Gpu) => gpu.error ?? gpu.trouble ?? gpu.reason;
 
 export const severityMark = (event: DerateEvent) =>
   ({ error: "✕", warning: "!", info: "·" })[event.severity];

@@ -1,0 +1,163 @@
+// Tests what the page takes for true (web/ui/src/known.ts), its names (name.tsx), and which GPUs and
+// events it shows (choose.ts). Prints "ok".
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import assert from "node:assert/strict";
+
+process.env.TZ = "UTC";
+const folder = fileURLToPath(new URL("../../web/ui/", import.meta.url));
+const { build } = createRequire(`${folder}package.json`)("esbuild");
+const built = await build({
+  stdin: {
+    contents: ["known", "name", "choose", "words"].map((file) => `export * from "./src/${file}";`).join("\n"),
+    resolveDir: folder,
+  },
+  bundle: true, write: false, format: "esm", jsx: "automatic", jsxImportSource: "preact",
+});
+const ui = await import(`data:text/javascript,${encodeURIComponent(built.outputFiles[0].text)}`);
+
+const kNoon = Date.parse("2026-11-30T12:00:00Z") / 1000;
+const heard = { unix: kNoon, ms: 5000 };
+const gpu = (more = {}) => ({
+  index: 3, uuid: "GPU-3", name: "NVIDIA H200", policy: "assure", rule: "none", reason: "1305 MHz keeps the promise",
+  read_age_seconds: 0.4, power_watts: 452, sm_clock_mhz: 1305, asked_clock_mhz: 1305, gpu_utilisation_ratio: 0.93,
+  temperature_celsius: 61, expected_performance_ratio: 0.93, promised_performance_ratio: 0.9, promise: "kept",
+  factory_power_limit_watts: 700, attribution: { energy_joules: 1, unallocated_watts: 79, tenants: [{ key: "a", user: "ann", energy_joules: 1, power_watts: 373 }] },
+  ...more,
+});
+// All that a person could read as being so now.
+const kNow = ["power_watts", "sm_clock_mhz", "asked_clock_mhz", "set_power_limit_watts", "gpu_utilisation_ratio",
+  "memory_utilisation_ratio", "temperature_celsius", "expected_performance_ratio", "reason", "rule", "work", "attribution"];
+
+// --- a value, its time, or not known since -------------------------------------------------------
+
+const well = ui.shownGpu(gpu(), heard, false);
+assert.ok(well.seen.holds);
+assert.equal(well.power_watts, 452);
+assert.equal(well.was, undefined);
+assert.equal(ui.judge(well).level, "good");
+
+const lost = ui.shownGpu(gpu({ error: "nvmlDeviceGetUUID: GPU is lost (NVML error 15)", stale: true, read_age_seconds: 95 }), heard, false, gpu());
+const late = ui.shownGpu(gpu({ stale: true, read_age_seconds: 100 }), heard, false);
+const quiet = ui.shownGpu(gpu({ set_power_limit_watts: 180, work: "GeMM" }), heard, true);
+const never = ui.shownGpu({ index: 0, uuid: "GPU-0", name: "X", stale: true, error: "no answer" }, heard, false);
+for (const each of [lost, late, quiet, never]) {
+  assert.ok(!each.seen.holds);
+  for (const key of kNow) assert.equal(each[key], undefined, `${key} outlives its reading`);
+  assert.notEqual(ui.judge(each).level, "good");
+}
+assert.equal(lost.seen.words, "not known since 11:58:25");
+assert.equal(lost.was.power_watts, 452);
+assert.equal(ui.judge(lost).words, "does not answer");
+assert.equal(ui.why(lost), "last read 11:58:25; cannot be read: the GPU is lost");
+assert.equal(late.seen.words, "not known since 11:58:20");
+assert.equal(ui.judge(late).words, "not known since 11:58:20");
+assert.equal(quiet.seen.words, "not known since 12:00:00");
+assert.equal(quiet.policy, undefined); // who does not answer may govern no more
+assert.equal(quiet.was.power_watts, 452);
+assert.equal(ui.judge(quiet).words, "not known since 12:00:00");
+assert.equal(never.seen.words, "not known");
+// Nobody answers, and the GPU was lost before: since then.
+assert.equal(ui.shownGpu(gpu({ error: "lost", stale: true, read_age_seconds: 95 }), heard, true, gpu()).seen.words, "not known since 11:58:25");
+
+// One reading that failed is no silence: what was read 1 s ago is shown, and after 3 s it is not.
+const failed = (age, ...before) => ui.shownGpu(gpu({ error: "a driver call has not come back for 0.2 s", stale: true, read_age_seconds: age, power_watts: undefined }), heard, false, ...before);
+assert.ok(failed(1, gpu()).seen.holds);
+assert.equal(failed(1, gpu()).power_watts, 452);
+assert.ok(!failed(3, gpu()).seen.holds);
+assert.equal(ui.judge(failed(3, gpu())).words, "does not answer");
+assert.ok(!ui.needsAttention(failed(1)));
+assert.ok(!failed(1).seen.holds);
+
+// What was is the last that held, whoever is gone since.
+const before = new Map();
+const status = (...gpus) => ({ paused: false, gpus });
+ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, before);
+const [after] = ui.shownGpus(status(gpu({ power_watts: undefined, error: "lost", stale: true, read_age_seconds: 9 })), heard, false, before);
+assert.equal(after.was.power_watts, 400);
+
+assert.equal(ui.machineTime(heard, 12_500), kNoon + 7.5);
+assert.equal(ui.timeOf(kNoon - 2 * 86400, kNoon), "28 Nov, 12:00:00");
+assert.equal(ui.notKnown(undefined, kNoon), "not known");
+
+// --- sums, intervals, gaps -----------------------------------------------------------------------
+
+const sum = ui.sumOf([well, lost, well], (each) => each.power_watts);
+assert.deepEqual(sum, { value: 904, known: 2, all: 3 });
+assert.equal(ui.watts(ui.valueOf(sum)) + ui.ofHowMany(sum), "904\u00a0W of 2 of 3 GPUs");
+assert.equal(ui.ofHowMany(ui.sumOf([well], (each) => each.power_watts)), "");
+assert.equal(ui.valueOf(ui.sumOf([lost], (each) => each.power_watts)), undefined);
+assert.equal(Math.round(ui.within90(63)), 104);
+assert.equal(ui.within90(null), undefined);
+
+const times = [100, 101, 102, 150, 151];
+assert.deepEqual(ui.gapsOf(times, () => true, 80, 200, 1, 10), [[80, 100], [103, 150], [152, 200]]);
+assert.deepEqual(ui.gapsOf(times, (i) => i < 3, 95, 110, 1, 10), []);
+assert.deepEqual(ui.gapsOf([], () => true, 0, 60, 1, 10), [[0, 60]]);
+
+// --- words ---------------------------------------------------------------------------------------
+
+assert.equal(ui.chip("NVIDIA GeForce RTX 4070 Laptop GPU"), "RTX 4070 Laptop");
+assert.equal(ui.megahertz(1365), "1365\u00a0MHz");
+assert.equal(ui.estimated(0.25, 0.221, 0.277), "25\u00a0%");
+assert.equal(ui.estimated(0.25, 0.247, 0.253), "25.0\u00a0%");
+assert.deepEqual(ui.limitOf(gpu({ set_power_limit_watts: 420 })), { watts: 420, factory: 700 });
+assert.deepEqual(ui.limitOf(gpu({ set_power_limit_watts: 420, dry_run: true })), { watts: 700 });
+assert.equal(ui.plainTrouble("nvmlDeviceSetGpuLockedClocks(1290, 1290): Insufficient Permissions (NVML error 4)"), "clock cannot be set: no permission");
+const refused = ui.shownGpu(gpu({ trouble: "nvmlDeviceSetGpuLockedClocks: Insufficient Permissions" }), heard, false);
+assert.equal(ui.judge(refused).words, "clock cannot be set");
+assert.equal(ui.zone(kNoon), "UTC+0");
+assert.equal(ui.judge(ui.shownGpu(gpu({ policy: "power-cap", promised_performance_ratio: undefined, promise: undefined, set_power_limit_watts: 180 }), heard, false)).words, "power limit 180\u00a0W");
+
+// A GPU that is read and reports nothing is not "only observed".
+const mute = ui.shownGpu({ index: 0, uuid: "u", name: "X", read_age_seconds: 0.1 }, heard, false);
+assert.equal(ui.judge(mute).words, "reports no power, no clock");
+assert.ok(ui.needsAttention(mute));
+
+// --- names ---------------------------------------------------------------------------------------
+
+assert.equal(ui.plainText("x\u202egpj.exe"), "x\ufffdgpj.exe");
+assert.equal(ui.plainText("a\u0000b\u001b[31m\u2067c"), "a\ufffdb\ufffd[31m\ufffdc");
+assert.equal(ui.plainText("e" + "\u0336".repeat(50)), "e" + "\u0336".repeat(4));
+for (const honest of ["שלום", "العربية", "日本語", "😀", "naïve", "trainer-7.py"]) assert.equal(ui.plainText(honest), honest);
+
+// --- which GPUs, in which order ------------------------------------------------------------------
+
+const fleet = [
+  ui.shownGpu(gpu({ index: 0, uuid: "a", power_watts: 100 }), heard, false),
+  ui.shownGpu(gpu({ index: 1, uuid: "b", name: "Tesla V100", power_watts: 300, policy: undefined, attribution: undefined }), heard, false),
+  ui.shownGpu(gpu({ index: 2, uuid: "c", error: "lost", stale: true, read_age_seconds: 9 }), heard, false),
+];
+const indices = (gpus) => gpus.map((each) => each.index);
+assert.deepEqual(indices(ui.ordered(fleet, "attention")), [2, 0, 1]);
+assert.deepEqual(indices(ui.ordered(fleet, "power")), [1, 0, 2]);
+assert.deepEqual(indices(ui.ordered(fleet, "chip")), [0, 2, 1]);
+const chosen = (query) => indices(ui.chosen(fleet, ui.choiceOf(query)));
+assert.deepEqual(chosen({}), [0, 1, 2]);
+assert.deepEqual(chosen({ chip: "V100" }), [1]);
+assert.deepEqual(chosen({ user: "ann" }), [0]);
+assert.deepEqual(chosen({ policy: "none" }), [1]);
+assert.deepEqual(chosen({ show: "attention" }), [2]);
+assert.equal(ui.choiceOf({ order: "nonsense" }).order, "attention");
+
+// --- events --------------------------------------------------------------------------------------
+
+let id = 0;
+const event = (time, kind, severity, index) => ({
+  id: ++id, time_unix_seconds: time, event: kind, severity, gpu: index === undefined ? undefined : `GPU-${index}`, gpu_index: index, message: `${kind} ${index}`,
+});
+const events = [event(0, "begun", "info")];
+for (let i = 0; i < 64; ++i) events.push(event(10 + i, "stuck", "error", i), event(11 + i, "answers", "info", i));
+events.push(event(80, "lost", "error", 3), event(5000, "stuck", "error", 7));
+const folds = ui.folded(events);
+assert.deepEqual(folds.map((fold) => [fold.event, fold.events.length, fold.gpus]),
+  [["stuck", 1, 1], ["lost", 1, 1], ["answers", 64, 64], ["stuck", 64, 64], ["begun", 1, 0]]);
+assert.deepEqual(ui.folded(events.slice(0, 5)).map((fold) => fold.events.length), [1, 1, 1, 1, 1]); // two are no fold
+const kinds = (query) => ui.chosenEvents(events, query).length;
+assert.equal(kinds({ severity: "error" }), 66);
+assert.equal(kinds({ kind: "lost" }), 1);
+assert.equal(kinds({ gpu: "3" }), 3);
+assert.equal(kinds({ gpu: "none" }), 1);
+assert.equal(kinds({ after: String(id - 1) }), 1);
+assert.equal(kinds({ severity: "nonsense" }), events.length);
+console.log("ok");
