@@ -108,8 +108,8 @@ TEST(BillText, TellsWhatIsAssumption) {
   const auto lines = lines_of(bill_text(account));
   ASSERT_EQ(lines.size(), 9u);
   const std::pair<std::size_t, const char*> ends[] = {
-      {1, "share  assumed"}, {2, "66.7 %     25 %"},  {3, " %        -"},
-      {4, " %       0 %"},   {5, "33.3 %         -"}, {6, "100.0 %      17 %"}};
+      {1, "share  assumed"}, {2, "66.7 %     25 %"}, {3, " %        -"},
+      {4, " %      0 %"},    {5, "33.3 %        -"}, {6, "100.0 %     17 %"}};
   for (const auto& [at, end] : ends) EXPECT_TRUE(lines[at].ends_with(end)) << lines[at];
   EXPECT_EQ(lines[8],
             "500 Wh were split by assumption: those tenants had not been measured for long");

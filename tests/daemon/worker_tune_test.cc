@@ -119,7 +119,8 @@ TEST_F(WorkerTune, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(error_of(create({{"default", 24}})), "default 24: allowed are 8, 16, 32");
   EXPECT_EQ(error_of(create({{"batch_sizes", "8"}})),
             "tune-job-create: spec: batch_sizes \"8\": wanted a list");
-  EXPECT_EQ(error_of(begin()), "there is no job 'bert'; there are none");
+  EXPECT_EQ(error_of(begin()),
+            "there is no job 'bert'; there are none: `derate tune job create` declares one");
   ASSERT_TRUE(create()["ok"]);
   EXPECT_EQ(error_of(begin({{"gpus", "3"}})).find("GPU '3' is not here"), 0u);
   EXPECT_EQ(error_of(begin({{"selector", "energy"}})),
