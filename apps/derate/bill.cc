@@ -1,6 +1,9 @@
 // derate bill: the energy of each user, job or other tenant, and its cost.
+#include <fmt/format.h>
+
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/when.h"
 #include "bill_view.h"
 #include "command_options.h"
 #include "govern/fleet/policy_choice.h"
@@ -19,6 +22,14 @@ std::optional<WallTime> time_of(const std::optional<std::int64_t>& unix_seconds)
   return unix_seconds ? std::optional(time_of(static_cast<double>(*unix_seconds))) : std::nullopt;
 }
 
+// Before anybody is called: an empty time is the same mistake with a daemon and without one.
+Result<void> check_order(const BillRead& request, WallTime now) {
+  const WallTime from = TRY(parse_when(request.from, now)), to = TRY(parse_when(request.to, now));
+  if (from < to) return {};
+  return Error{Errc::invalid_argument,
+               fmt::format("--from {} is not before --to {}", when_text(from), when_text(to))};
+}
+
 // Of a running daemon, which knows who may read; without one, of the file.
 Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
   BillAccount out;
@@ -29,6 +40,7 @@ Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
   BillRead request{.by = options.by, .gpus = options.gpus};
   request.from = TRY(moment_text("--from", options.from.empty() ? "month" : options.from, now));
   request.to = TRY(moment_text("--to", options.to, now));
+  TRY(check_order(request, now));
   const BillAnswer answer = TRY(ask_history(request, options.file));
   out.from = time_of(answer.from_unix_seconds);
   out.to = time_of(answer.to_unix_seconds);
