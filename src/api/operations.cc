@@ -97,6 +97,7 @@ void add_energy(std::vector<Operation>& out) {
   add_objects(status, "gpus", "[as state.json has them](control.md#statejson)", true);
   add_objects(status, "loop", "rounds, and how late they began", false);
   add_objects(status, "beats", "heartbeats", false);
+  add_objects(status, "saved", "of all GPUs since the daemon started", false);
   status.example = R"({"gpus": "0"})";
   add_reading<GpuList, GpusAnswer>(out, "List the GPUs that can be measured now", "", {});
   const std::size_t windows = out.size();

@@ -191,6 +191,8 @@ void visit_fields(FieldsOf<StatusAnswer> auto& m, auto&& visit) {
   visit(optional_field("asleep", "the GPUs are closed because nobody uses them"), m.asleep);
   visit(optional_field("role", "what the caller may do: agent, reader, user, operator or admin"),
         m.role);
+  visit(optional_field("host", "the machine's name"), m.host);
+  visit(optional_field("time_unix_seconds", "the moment of the answer"), m.time_unix_seconds);
 }
 void visit_fields(FieldsOf<GpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);

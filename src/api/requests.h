@@ -268,7 +268,8 @@ struct AdviceAnswer {
 // What an answer of status has beside its GPUs.
 struct StatusAnswer {
   std::optional<bool> paused, asleep;
-  std::string role;
+  std::string role, host;
+  std::optional<double> time_unix_seconds;
   bool operator==(const StatusAnswer&) const = default;
 };
 struct GpuView {
