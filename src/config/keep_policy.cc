@@ -58,7 +58,8 @@ std::string gpus_text(const WishToKeep& wish, const Wanted& wanted,
 
 std::string undo_text(const Wanted& wanted, std::span<const SettingNow> now) {
   std::string out = "derate config set";
-  for (const auto& [key, value] : wanted) {
+  for (const auto& pair : wanted) {
+    const auto& key = pair.first;
     const auto at = std::find_if(now.begin(), now.end(), [&](const SettingNow& each) {
       return each.key == key && each.is_set;
     });

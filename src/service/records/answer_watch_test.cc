@@ -110,7 +110,7 @@ RC_GTEST_PROP(AnswerWatch, HostLateIsThatOfThePlainModel, ()) {
       if (each.kind == Kind::stuck || each.kind == Kind::lost) model.alone[gpu] = true;
       if (each.kind == Kind::found) model.alone[gpu] = false;
       if (each.kind != Kind::host_late) continue;
-      RC_ASSERT(!before || rounds.now - *before >= AnswerWatch::kHostLateEvery);
+      RC_ASSERT((!before || rounds.now - *before >= AnswerWatch::kHostLateEvery));
       before = rounds.now;
       times += each.times;
       longest = std::max(longest, each.time);
