@@ -668,7 +668,8 @@ G_HANGS = "Calls that hang"
 def _(house):
     daemon = house.governing()
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
-    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 5, "the hang is reported")
+    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 5,
+                "the hang is reported")
     others_tick(house, 10)
     house.fault("--clear")
     house.until(lambda: not house.trouble(GOVERNED), 5, "GPU 0 answers again")
@@ -681,11 +682,12 @@ def _(house):
 def _(house):
     daemon = house.governing()
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
-    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 5, "the hang is reported")
+    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 5,
+                "the hang is reported")
     since = now()
     send(daemon.pid, signal.SIGTERM)
     out = restored(house, since, 8)
-    expect_code(daemon, (1, 15))
+    expect_code(daemon, (1, 15, 75))  # 75: the call hangs for less than 2 s then, as it is another
     house.fault("--clear")
     return out
 
@@ -696,7 +698,8 @@ def _(house):
 def _(house):
     house.fault("-i", GOVERNED, "--call", "nvmlDeviceSetGpuLockedClocks", "--hangs")
     daemon = house.daemon("--silence", "2", "--restore-time", "2")
-    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 10, "the hang is reported")
+    house.until(lambda: "no answer from the driver" in house.trouble(GOVERNED), 10,
+                "the hang is reported")
     house.derate("policy", "set", "power-cap", "-i", CAPPED)
     house.until(lambda: house.watts(CAPPED) == 240, 5, "GPU 1 is governed")
     others_tick(house)
