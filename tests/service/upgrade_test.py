@@ -67,7 +67,7 @@ class Upgrade(service.Machine):
         done = subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments], text=True,
                               capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 0, (arguments, done.stderr))
-        # Where no daemon runs, that is said.
+        # A notice says that no daemon runs.
         self.assertRegex(done.stderr, r"^(derate: derated is not running; this is what .*\n)?$")
         return json.loads(done.stdout)
 
