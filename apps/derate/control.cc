@@ -96,8 +96,8 @@ Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_jso
   return show_answer(verb, TRY(whole_answer(request)), as_json);
 }
 
-// A user who is no operator has own runs alone to release; without one the user reads who may
-// release others'.
+// Users who are not operators may release their own runs only. A user without a run gets `refusal`,
+// which names who may release others' GPUs.
 Result<int> release_own(const ReleaseOptions& options, const std::string& gpus,
                         const std::string& refusal) {
   const DaemonLine daemon = TRY(find_daemon());

@@ -38,7 +38,7 @@ Result<void> Measuring::prepare() {
   return {};
 }
 
-// A window's row; a log that cannot be written is told once, and the command goes on.
+// Writes a window's row. A log that cannot be written is reported once, and the command goes on.
 void Measuring::log(const WindowEnergy& window) {
   if (!log_file_) return;
   const WallTime begin = clock_.wall_now() - (clock_.now() - window.begin);
