@@ -62,8 +62,8 @@ void PromiseWatch::take(const PromiseReading& reading, Duration since_last) {
   if (reading.state == PromiseState::kept && now_.below > Duration::zero())
     now_.state = now_.below < kBrokenAfter ? PromiseState::below : PromiseState::broken;
   const double s = seconds(now_.below);
-  now_.performance = s > 0 ? estimated_s_ / s : judged_.estimated.value_or(0);
-  now_.promised = s > 0 ? promised_s_ / s : judged_.promised.value_or(0);
+  now_.performance = s > 0 ? std::optional(estimated_s_ / s) : judged_.estimated;
+  now_.promised = s > 0 ? std::optional(promised_s_ / s) : judged_.promised;
 }
 
 void PromiseWatch::begin_anew() {

@@ -44,8 +44,8 @@ PromiseReading promise_reading(const ManagedGpu& gpu, const Record& record);
 struct PromiseNow {
   PromiseState state = PromiseState::none;
   Duration below{};  // for so long it has been below; judged time only
-  // Means over that time; where it is not below, those of the last record; 0: none.
-  double performance = 0, promised = 0;
+  // Means over that time; where it is not below, those of the last record. Empty: none is known.
+  std::optional<double> performance, promised;
   bool operator==(const PromiseNow&) const = default;
 
   bool is_below() const { return state == PromiseState::below || state == PromiseState::broken; }

@@ -35,8 +35,8 @@ TEST(PromiseWatch, IsBelowThenBrokenThenKeptAgain) {
   EXPECT_EQ(run(watch, at_work(0.9), 1s), States{kKept});
   EXPECT_EQ(run(watch, at_work(0.8), 29s), (States{kKept, kBelow}));
   EXPECT_NEAR(seconds(watch.now().below), 29, 0.3);
-  EXPECT_NEAR(watch.now().performance, 0.8, 1e-9);
-  EXPECT_NEAR(watch.now().promised, 0.9, 1e-9);
+  EXPECT_NEAR(watch.now().performance.value(), 0.8, 1e-9);
+  EXPECT_NEAR(watch.now().promised.value(), 0.9, 1e-9);
   EXPECT_EQ(run(watch, at_work(0.8), 10min), (States{kBelow, kBroken}));
   EXPECT_GT(watch.now().below, Duration(10min));
   // No more than 0.3 s of work is missing, which takes a minute at the promise.
@@ -97,7 +97,7 @@ RC_GTEST_PROP(PromiseWatch, StatesFollowTheTimeBelow, ()) {
       RC_ASSERT(now.is_below() == (now.below > Duration()));
       RC_ASSERT((now.state == kBroken) == (now.below >= PromiseWatch::kBrokenAfter));
       RC_ASSERT(now.state != kBroken || before != kKept);
-      if (now.is_below()) RC_ASSERT(now.performance < now.promised);
+      if (now.is_below()) RC_ASSERT(now.performance.value() < now.promised.value());
       before = now.state;
     }
 }

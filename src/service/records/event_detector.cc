@@ -108,15 +108,16 @@ void EventDetector::see_promise(const GpuRecord& each, Known& known) {
   const bool over = known.promise_broken && now.state == PromiseState::kept;
   if ((!broken || known.promise_broken) && !over) return;
   known.promise_broken = broken;
-  EventFields fields{{"performance", share_text(now.performance)},
-                     {"promise", share_text(now.promised)},
-                     {"seconds", fmt::format("{:.1f}", seconds(known.below))}};
+  EventFields fields;
+  if (now.performance) fields.emplace_back("performance", share_text(*now.performance));
+  if (now.promised) fields.emplace_back("promise", share_text(*now.promised));
+  fields.emplace_back("seconds", fmt::format("{:.1f}", seconds(known.below)));
   const double s = seconds(known.below);
-  if (broken)
+  if (broken)  // both are known then
     return tell(EventKind::promise_broken, each.gpu.id(),
                 fmt::format("breaks its promise: estimated performance {:.3f} for {:.0f} s, "
                             "promised {:.3f}",
-                            now.performance, s, now.promised),
+                            now.performance.value(), s, now.promised.value()),
                 std::move(fields));
   tell(EventKind::promise_kept, each.gpu.id(),
        fmt::format("keeps its promise again, which was broken for {:.0f} s", s), std::move(fields));
