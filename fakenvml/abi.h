@@ -11,15 +11,6 @@ namespace derate::nvml {
 inline constexpr Return kAlreadyInitialized{5};
 inline constexpr Return kNoData{21};
 
-struct Memory {  // nvmlMemory_t, bytes
-  unsigned long long total, free, used;
-};
-struct MemoryV2 {  // nvmlMemory_v2_t
-  unsigned int version;
-  unsigned long long total, reserved, free, used;
-};
-inline constexpr unsigned int kMemoryV2 = sizeof(MemoryV2) | 2u << 24;
-
 struct Bar1Memory {  // nvmlBAR1Memory_t
   unsigned long long total, free, used;
 };
@@ -58,16 +49,14 @@ struct RequestedProfiles {  // nvmlWorkloadPowerProfileRequestedProfiles_v1_t
 };
 static_assert(sizeof(RequestedProfiles) == 36);
 
-struct ExcludedDevice;                // nvmlExcludedDeviceInfo_t
-struct EncoderSession;                // nvmlEncoderSessionInfo_t
-struct FbcSession;                    // nvmlFBCSessionInfo_t
-struct EventData;                     // nvmlEventData_t
-struct HwbcEntry;                     // nvmlHwbcEntry_t
-struct AccountingStats;               // nvmlAccountingStats_t
-struct BridgeChips;                   // nvmlBridgeChipHierarchy_t
-struct EccCounts;                     // nvmlEccErrorCounts_t
-using Unit = struct UnitState*;       // nvmlUnit_t
-using EventSet = struct EventState*;  // nvmlEventSet_t
+struct ExcludedDevice;           // nvmlExcludedDeviceInfo_t
+struct EncoderSession;           // nvmlEncoderSessionInfo_t
+struct FbcSession;               // nvmlFBCSessionInfo_t
+struct HwbcEntry;                // nvmlHwbcEntry_t
+struct AccountingStats;          // nvmlAccountingStats_t
+struct BridgeChips;              // nvmlBridgeChipHierarchy_t
+struct EccCounts;                // nvmlEccErrorCounts_t
+using Unit = struct UnitState*;  // nvmlUnit_t
 
 struct FbcStats {  // nvmlFBCStats_t
   unsigned int sessions, average_fps, average_latency;

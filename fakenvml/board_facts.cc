@@ -16,6 +16,7 @@ constexpr BoardFacts kBoards[] = {
     {"", Architecture::ada, 46068, 8, 9, 18176, 384, 4, 0x26B9, false},
     {"H200", Architecture::hopper, 143771, 9, 0, 16896, 6144, 5, 0x2335, true},
     {"", Architecture::hopper, 81559, 9, 0, 16896, 5120, 5, 0x2330, true},
+    {"5060 Ti", Architecture::blackwell, 16311, 12, 0, 4608, 128, 5, 0x2D04, false},
     {"", Architecture::blackwell, 183359, 10, 0, 18944, 8192, 5, 0x2901, true},
 };
 

@@ -1,18 +1,10 @@
 // NVML functions that the simulated boards do not support: not_supported, as a server's GPU without
-// fans, displays and NVLink would answer.
+// displays and NVLink would answer.
 #include "fakenvml/exports.h"
 #include "fakenvml/session.h"
 
 namespace derate::fakenvml {
-namespace {
-
 using nvml::Return;
-
-Return absent(const char* function) {
-  return guarded(function, [](const Call&) { return Return::not_supported; });
-}
-
-}  // namespace
 
 // Defines a function of NVML by its name and the types of its parameters after the device.
 #define ABSENT(name, ...)                                                               \
@@ -20,8 +12,6 @@ Return absent(const char* function) {
     return on_gpu(__func__, device, [](const Call&) { return Return::not_supported; }); \
   }
 
-ABSENT(nvmlDeviceGetFanSpeed, uint*)
-ABSENT(nvmlDeviceGetFanSpeed_v2, uint, uint*)
 ABSENT(nvmlDeviceGetAutoBoostedClocksEnabled, EnableState*, EnableState*)
 ABSENT(nvmlDeviceSetAutoBoostedClocksEnabled, EnableState)
 ABSENT(nvmlDeviceGetEncoderCapacity, uint, uint*)
@@ -43,11 +33,5 @@ ABSENT(nvmlDeviceGetNvLinkVersion, uint, uint*)
 ABSENT(nvmlDeviceGetPcieLinkMaxSpeed, uint*)
 ABSENT(nvmlDeviceGetCpuAffinity, uint, unsigned long*)
 ABSENT(nvmlDeviceGetTopologyCommonAncestor, Device, uint*)
-ABSENT(nvmlDeviceGetSupportedEventTypes, ulonglong*)
-ABSENT(nvmlDeviceRegisterEvents, ulonglong, nvml::EventSet)
-
-Return nvmlEventSetCreate(nvml::EventSet*) { return absent(__func__); }
-Return nvmlEventSetFree(nvml::EventSet) { return absent(__func__); }
-Return nvmlEventSetWait_v2(nvml::EventSet, nvml::EventData*, uint) { return absent(__func__); }
 
 }  // namespace derate::fakenvml

@@ -120,7 +120,7 @@ GIVES(nvmlDeviceGetBusType, uint, nvml::kBusPcie)
 GIVES(nvmlDeviceGetPowerSource, uint, 0)  // the mains
 GIVES(nvmlDeviceGetMultiGpuBoard, uint, 0)
 GIVES(nvmlDeviceGetIrqNum, uint, 0)
-GIVES(nvmlDeviceGetNumFans, uint, 0)
+GIVES(nvmlDeviceGetNumFans, uint, call.identity().driver.display != 0 ? 1 : 0)
 GIVES(nvmlDeviceGetComputeMode, uint, 0)  // anybody
 GIVES(nvmlDeviceGetDisplayMode, EnableState, EnableState::off)
 GIVES(nvmlDeviceGetDisplayActive, EnableState,

@@ -58,11 +58,16 @@ void fill(nvml::FieldValue& field, const GpuIdentity& identity, const GpuNow& no
     case nvml::kFieldEccCurrent:
       put(field, 1);
       break;
+    // No memory errors are simulated.
+    case nvml::kFieldEccCorrected:
+    case nvml::kFieldEccUncorrected:
+      put_wide(field, 0);
+      break;
     case nvml::kFieldPowerViolation:
-      put_wide(field, now.power_violation_ns);
+      put_wide(field, now.violations.power_ns);
       break;
     case nvml::kFieldThermalViolation:
-      put_wide(field, now.thermal_violation_ns);
+      put_wide(field, now.violations.thermal_ns);
       break;
     case nvml::kFieldEnergy:
       if (identity.driver.energy_counter != 0) put_wide(field, now.energy_mj);
@@ -157,6 +162,22 @@ Return nvmlDeviceGetDecoderUtilization(Device device, uint* percent, uint* perio
   return give_engine(__func__, device, percent, period_us);
 }
 
+// Assumed: boards with a display have a fan, which runs faster from there on by 2 % a degree.
+Return nvmlDeviceGetFanSpeed(Device device, uint* out) {
+  constexpr uint kSlowest = 30, kQuietCelsius = 45, kStep = 2, kFastest = 100;
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (out == nullptr) return Return::invalid_argument;
+    if (call.identity().driver.display == 0) return Return::not_supported;
+    const uint above = std::max(now.temperature_celsius, kQuietCelsius) - kQuietCelsius;
+    *out = std::min(kFastest, kSlowest + kStep * std::min(above, kFastest));
+    return Return::success;
+  });
+}
+Return nvmlDeviceGetFanSpeed_v2(Device device, uint fan, uint* out) {
+  if (fan != 0) return Return::invalid_argument;
+  return nvmlDeviceGetFanSpeed(device, out);
+}
+
 Return nvmlDeviceGetTemperature(Device device, nvml::TemperatureSensor sensor, uint* out) {
   return with_now(__func__, device, [&](const Call&, const GpuNow& now) {
     if (out == nullptr || sensor != nvml::TemperatureSensor::gpu) return Return::invalid_argument;
@@ -196,8 +217,8 @@ Return nvmlDeviceGetViolationStatus(Device device, uint policy, nvml::ViolationT
   return with_now(__func__, device, [&](const Call&, const GpuNow& now) {
     if (out == nullptr || policy >= kPolicies) return Return::invalid_argument;
     *out = {now.time_us, 0};
-    if (policy == kPower) out->violation_ns = now.power_violation_ns;
-    if (policy == kThermal) out->violation_ns = now.thermal_violation_ns;
+    if (policy == kPower) out->violation_ns = now.violations.power_ns;
+    if (policy == kThermal) out->violation_ns = now.violations.thermal_ns;
     return Return::success;
   });
 }

@@ -38,6 +38,7 @@ enum class Op : std::uint32_t {
   kill_writer = 32,   // a: 0 before or 1 after the write took effect, b: which write from now on
   clear_faults = 33,  // of the GPU, or all
   count_call = 34,    // a: the fault's id; value 1: it strikes
+  xid = 35,           // a: the number of an Xid error that the driver reports
 };
 
 enum class GpuFault : std::uint32_t {

@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 6;
+inline constexpr std::uint32_t kStateVersion = 7;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -132,6 +132,18 @@ struct ModesNow {
   std::uint32_t persistence, reserved;
 };
 
+struct ViolationsNow {
+  std::uint64_t power_ns, thermal_ns;
+};
+
+inline constexpr std::size_t kXidsKept = 8;
+// Xid errors since the server started: how many, and the newest, of which the n-th lies at
+// n % kXidsKept.
+struct XidsNow {
+  std::uint64_t count;
+  std::uint32_t newest[kXidsKept];
+};
+
 // Sensors and settings now.
 struct GpuNow {
   std::uint64_t time_us;  // since the epoch, on the simulation's time
@@ -144,7 +156,7 @@ struct GpuNow {
   std::uint32_t temperature_celsius;
   std::uint64_t energy_mj;
   std::uint64_t throttle_reasons;
-  std::uint64_t power_violation_ns, thermal_violation_ns;
+  ViolationsNow violations;
   // GPM: sums of the windows' means since the start, and how many windows knew the share.
   std::uint64_t windows;
   std::uint64_t known[kActivityShares];
@@ -156,6 +168,7 @@ struct GpuNow {
   std::uint32_t power_limit_mw;
   ModesNow modes;
   std::uint64_t writes;  // accepted since the server started
+  XidsNow xids;
 
   double work_seconds, joules;  // in truth
 };

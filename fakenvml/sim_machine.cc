@@ -159,6 +159,8 @@ Outcome SimMachine::perform(const Request& request, const Peer& peer) {
       return {clear_faults(request)};
     case Op::count_call:
       return {count_call(request)};
+    case Op::xid:
+      return {report_xid(request)};
     default:
       return {answer(Return::invalid_argument, "no such request")};
   }
@@ -291,6 +293,17 @@ Reply SimMachine::add_gpu_fault(const Request& request) {
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
     if (request.gpu != kEveryGpu && request.gpu != i) continue;
     gpus_[i]->set(fault);
+    gpus_[i]->publish(state_.gpu[i]);
+  }
+  return {};
+}
+
+Reply SimMachine::report_xid(const Request& request) {
+  if (request.a == 0) return answer(Return::invalid_argument, "an Xid has a number from 1 on");
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    if (request.gpu != kEveryGpu && request.gpu != i) continue;
+    XidsNow& xids = gpus_[i]->xids;
+    xids.newest[xids.count++ % kXidsKept] = request.a;
     gpus_[i]->publish(state_.gpu[i]);
   }
   return {};

@@ -70,6 +70,7 @@ class SimMachine {
   Reply add_call_fault(const Request& request);
   Reply add_gpu_fault(const Request& request);
   Reply clear_faults(const Request& request);
+  Reply report_xid(const Request& request);
   Reply count_call(const Request& request);
   Gpu* job_gpu(std::uint64_t connection);
   void publish_faults();

@@ -170,8 +170,8 @@ void SimMachine::Gpu::sample_step() {
   const Duration now = sim.now().time_since_epoch();
   const auto step_ns = static_cast<std::uint64_t>(step_.count());
   const std::uint64_t reasons = sim.throttle_reasons();
-  if (reasons & throttle::kSwPowerCap) sums_.power_violation_ns += step_ns;
-  if (reasons & throttle::kThermal) sums_.thermal_violation_ns += step_ns;
+  if (reasons & throttle::kSwPowerCap) sums_.violations.power_ns += step_ns;
+  if (reasons & throttle::kThermal) sums_.violations.thermal_ns += step_ns;
   sample_activity();
   if (now >= next_power_) {
     next_power_ += power_every_;
@@ -238,6 +238,7 @@ void SimMachine::Gpu::show_settings(GpuNow& out) const {
   out.modes = modes;
   out.modes.persistence = persistence;
   out.writes = writes;
+  out.xids = xids;
 }
 
 GpuNow SimMachine::Gpu::shown() const {

@@ -37,6 +37,7 @@ struct SimMachine::Gpu {
   int index;
   std::uint64_t epoch_us;
   std::uint64_t writes = 0;
+  XidsNow xids = {};
   std::vector<Job> jobs;
 
   std::uint32_t memory_lowest_mhz = kNone, memory_highest_mhz = kNone;

@@ -479,7 +479,8 @@ NvmlFunctions::Call<A...> StagedNvml::hook(NvmlFunctions::Call<A...> Of::*) {
     const std::scoped_lock lock(world.mutex_);
     // What gives back is not counted and never fails.
     constexpr bool kGivesBack = kSameMember<Member, &NvmlFunctions::shutdown> ||
-                                kSameMember<Member, &NvmlFunctions::gpm_free>;
+                                kSameMember<Member, &NvmlFunctions::gpm_free> ||
+                                kSameMember<Member, &NvmlFunctions::event_set_free>;
     const char* const name = world.before<Member>(name_of<Member>(), arguments...);
     if (!kGivesBack) ++world.called[name];
     // A list of processes is large, and most calls do not look at it.
@@ -487,7 +488,9 @@ NvmlFunctions::Call<A...> StagedNvml::hook(NvmlFunctions::Call<A...> Of::*) {
                                      kSameMember<Member, &NvmlFunctions::graphics_processes> ||
                                      kSameMember<Member, &NvmlFunctions::process_utilization> ||
                                      kSameMember<Member, &NvmlFunctions::processes_utilization> ||
-                                     kSameMember<Member, &NvmlFunctions::process_name>;
+                                     kSameMember<Member, &NvmlFunctions::process_name> ||
+                                     kSameMember<Member, &NvmlFunctions::memory> ||
+                                     kSameMember<Member, &NvmlFunctions::memory_v1>;
     world.stage(!kGivesBack, kListsProcesses);
     const nvml::Return code = (library().*Member)(arguments...);
     if (code == nvml::Return::success) world.after<Member>(arguments...);
@@ -513,12 +516,15 @@ inline NvmlFunctions StagedNvml::functions() {
                &F::temperature, &F::energy, &F::compute_processes, &F::graphics_processes,
                &F::process_utilization, &F::processes_utilization, &F::clock_offsets,
                &F::power_mizer, &F::power_profiles, &F::power_profile_table, &F::display_active,
-               &F::virtualisation_mode, &F::lock_clocks, &F::lock_memory, &F::reset_memory,
-               &F::reset_clocks, &F::set_power_limit, &F::power_limit, &F::application_clock,
-               &F::mig_mode, &F::mig_device_count, &F::mig_device, &F::gpu_instance_id,
-               &F::compute_instance_id, &F::attributes, &F::instance_profile, &F::instances,
-               &F::instance_info, &F::gpm_support, &F::gpm_alloc, &F::gpm_free, &F::gpm_sample,
-               &F::gpm_mig_sample, &F::gpm_metrics>();
+               &F::virtualisation_mode, &F::memory, &F::memory_v1, &F::pcie_generation,
+               &F::pcie_lanes, &F::pcie_most_generation, &F::pcie_most_lanes, &F::fan, &F::encoder,
+               &F::decoder, &F::event_set_create, &F::event_set_free, &F::event_register,
+               &F::event_wait, &F::lock_clocks, &F::lock_memory, &F::reset_memory, &F::reset_clocks,
+               &F::set_power_limit, &F::power_limit, &F::application_clock, &F::mig_mode,
+               &F::mig_device_count, &F::mig_device, &F::gpu_instance_id, &F::compute_instance_id,
+               &F::attributes, &F::instance_profile, &F::instances, &F::instance_info,
+               &F::gpm_support, &F::gpm_alloc, &F::gpm_free, &F::gpm_sample, &F::gpm_mig_sample,
+               &F::gpm_metrics>();
 }
 
 }  // namespace derate

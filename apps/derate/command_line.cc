@@ -943,6 +943,8 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
       ->check(one_of({"frozen", "backwards", "wrapped", "jump"}));
   verb.add_flag("--absurd", options.absurd, "Sensors show numbers that cannot be");
   verb.add_flag("--mig", options.mig, "MIG is switched on: no utilisation, settings gone");
+  verb.add_option("--xid", options.xid, "The driver reports an Xid error of that number")
+      ->check(whole_in(1, 999));
   CLI::Option* kill = add_value(verb, "--kill-writer", "before|after", options.kill_writer,
                                 "Kill the process that writes, before or after it took effect")
                           ->check(one_of({"before", "after"}));

@@ -287,6 +287,7 @@ struct SimFaultOptions : SimDirectory {
   bool hangs = false;
   int skip = 0, times = 0;  // times 0: always
   bool lost = false, writes_ignored = false, absurd = false, mig = false;
+  int xid = 0;  // 0: none
   std::string counters;
   std::string kill_writer;
   int at = 1;

@@ -65,6 +65,10 @@ Result<std::vector<Request>> requests_of(const SimFaultOptions& options, std::ui
     out.push_back(request_of(Op::gpu_fault, gpu));
     out.back().a = static_cast<std::uint32_t>(fault);
   }
+  if (options.xid != 0) {
+    out.push_back(request_of(Op::xid, gpu));
+    out.back().a = static_cast<std::uint32_t>(options.xid);
+  }
   return out;
 }
 

@@ -119,6 +119,24 @@ ClockSummary GpuAttribution::watched(Instant end) {
   return out;
 }
 
+// Of an instance what its processes have. One of which it is not known leaves the sum unknown.
+void GpuAttribution::note_memory(const Tenancy& now, const TenantNames& names) {
+  memory_bytes_.clear();
+  const auto add = [&](const std::string& key, const GpuProcess& process) {
+    auto [at, first] = memory_bytes_.try_emplace(key, process.memory_bytes);
+    if (first || !at->second) return;
+    if (process.memory_bytes)
+      *at->second += *process.memory_bytes;
+    else
+      at->second.reset();
+  };
+  for (std::size_t i = 0; i < now.processes.size() && i < names.processes.size(); ++i)
+    add(names.processes[i].key, now.processes[i]);
+  for (std::size_t i = 0; i < now.instances.size() && i < names.instances.size(); ++i)
+    for (const GpuProcess& process : now.processes)
+      if (process.gpu_instance == now.instances[i].id) add(names.instances[i].key, process);
+}
+
 void GpuAttribution::name_programs(AttribTick& tick) const {
   for (TenantTick& tenant : tick.tenants) {
     const TenantLabels who = labels(tenant.key);
@@ -137,6 +155,7 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
       out->push_back(tenant.key);
       labels_[tenant.key] = tenant.labels;
     }
+  note_memory(now, names);
   source_.watch(before);
   auto tick = source_.next(now, keys);
   if (!tick) return nullptr;
@@ -185,7 +204,9 @@ AttributionPicture GpuAttribution::picture() const {
   const Split& split = *newest_->split;
   out.newest = {split.length, split.board_mj, split.unallocated_mj, split.unexplained};
   for (const TenantEnergy& energy : split.tenants) {
-    out.tenants.push_back({energy, labels(energy.key), accounts_.open().at(energy.key).sums});
+    const auto memory = memory_bytes_.find(energy.key);
+    out.tenants.push_back({energy, labels(energy.key), accounts_.open().at(energy.key).sums,
+                           memory != memory_bytes_.end() ? memory->second : std::nullopt});
     out.ended_mj -= out.tenants.back().sums.total_mj();
   }
   return out;
@@ -209,9 +230,11 @@ Json picture_json(const AttributionPicture& picture) {
     out["power_watts"] = watts_of(tick->board_mj, tick->length);
     out["unallocated_watts"] = watts_of(tick->unallocated_mj, tick->length);
     out["unexplained_ratio"] = or_null(tick->unexplained, [](Fraction f) { return f.value(); });
-    for (const AttributionPicture::Tenant& tenant : picture.tenants)
+    for (const AttributionPicture::Tenant& tenant : picture.tenants) {
       tenants.push_back(
           tenant_json(tenant.newest, tick->length, tenant.who, tenant.sums, tick->board_mj));
+      if (tenant.memory_bytes) tenants.back()["memory_bytes"] = *tenant.memory_bytes;
+    }
   }
   out["ended_joules"] = joules(picture.ended_mj);
   if (!picture.reason.empty()) out["reason"] = picture.reason;

@@ -39,6 +39,7 @@ struct AttributionPicture {
     TenantEnergy newest;  // of the newest tick
     TenantLabels who;
     TenantSums sums;  // since it was first seen
+    std::optional<double> memory_bytes;
   };
   struct Tick {
     Duration length{};
@@ -96,6 +97,7 @@ class GpuAttribution {
 
  private:
   void name_programs(AttribTick& tick) const;
+  void note_memory(const Tenancy& now, const TenantNames& names);
 
   GpuId id_;
   BoardFacts facts_;
@@ -106,6 +108,8 @@ class GpuAttribution {
   std::deque<std::pair<Instant, ClockSummary>> watched_;  // ascending by time
   EnergyAccounts accounts_;
   std::map<std::string, TenantLabels> labels_;
+  // By key, of the newest reading; empty: of a part of it the driver does not say it.
+  std::map<std::string, std::optional<double>> memory_bytes_;
   std::optional<Taken> newest_;
   std::string trouble_;
   bool cut_ = false;

@@ -5,8 +5,8 @@
 namespace derate {
 
 const char* to_string(DriverCall call) {
-  constexpr const char* kNames[kDriverCalls] = {"energy",      "activity", "processes",
-                                                "utilisation", "sensors",  "modes"};
+  constexpr const char* kNames[kDriverCalls] = {"energy",  "activity", "processes", "utilisation",
+                                                "sensors", "modes",    "card"};
   return kNames[static_cast<std::size_t>(call)];
 }
 

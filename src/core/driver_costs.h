@@ -19,8 +19,9 @@ enum class DriverCall : std::uint8_t {
   utilisation,  // of each process
   sensors,      // all other readings of a sample, together
   modes,        // the settings of other tools (core/gpu_modes.h)
+  card,         // memory, link, fan, errors (core/card_reading.h)
 };
-inline constexpr std::size_t kDriverCalls = 6;
+inline constexpr std::size_t kDriverCalls = 7;
 const char* to_string(DriverCall call);
 
 // A call that takes less is made whenever it is useful.

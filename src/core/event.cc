@@ -69,6 +69,10 @@ constexpr std::array kCatalogue{
               "Policies that commands had set ended with an earlier `derated`; `gpus` names their "
               "GPUs.",
               "*"},
+    EventInfo{EventKind::xid, "xid", error,
+              "The driver reports an Xid error of the card, its slot or the driver itself.", "xid"},
+    EventInfo{EventKind::program_xid, "program_xid", warning,
+              "The driver reports an Xid error that programs make by their own mistakes.", "xid"},
 };
 
 }  // namespace

@@ -52,6 +52,8 @@ enum class EventKind : std::uint8_t {
   asleep,         // nobody uses the GPUs: they are closed, so that they power down
   awake,          // they are opened again
   policies_lost,  // what commands had set before a restart is in force no more
+  xid,            // the driver reports an error of the card
+  program_xid,    // the driver reports an error that a program has made
 };
 
 struct EventInfo {

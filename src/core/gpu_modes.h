@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/shared_value.h"
 
 namespace derate {
 
@@ -40,24 +41,8 @@ struct GpuModes {
   bool operator==(const GpuModes&) const = default;
 };
 
-// Modes that many samples share; empty, or of a GPU that offers none.
-class SharedModes {
- public:
-  SharedModes() = default;
-  explicit SharedModes(GpuModes modes)
-      : modes_(std::make_shared<const GpuModes>(std::move(modes))) {}
-
-  explicit operator bool() const { return modes_ != nullptr; }
-  const GpuModes& operator*() const { return *modes_; }
-  const GpuModes* operator->() const { return modes_.get(); }
-  // By what they are, not by where.
-  bool operator==(const SharedModes& other) const {
-    return modes_ == other.modes_ || (modes_ && other.modes_ && *modes_ == *other.modes_);
-  }
-
- private:
-  std::shared_ptr<const GpuModes> modes_;
-};
+// Empty, or of a GPU that offers none.
+using SharedModes = SharedValue<GpuModes>;
 
 const char* to_string(PowerMizer mode);
 const char* to_string(Virtualisation virtualisation);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/card_reading.h"
 #include "core/field.h"
 #include "core/gpu_modes.h"
 
@@ -64,6 +65,7 @@ struct Sample {
   std::optional<int> tenants;  // processes that hold a compute context; read at 1 Hz
   std::vector<FieldRead> read_apart;
   SharedModes modes;  // read each minute; empty: not read
+  SharedCard card;    // read every few seconds; empty: not read
 
   bool operator==(const Sample&) const = default;
 };

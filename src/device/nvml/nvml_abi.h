@@ -8,6 +8,7 @@ namespace derate::nvml {
 using Device = struct DeviceState*;        // nvmlDevice_t
 using GpmSample = struct GpmSampleState*;  // nvmlGpmSample_t
 using Instance = struct InstanceState*;    // nvmlGpuInstance_t
+using EventSet = struct EventState*;       // nvmlEventSet_t
 
 // nvmlReturn_t. The driver may answer with values that are not listed.
 enum class Return : unsigned int {
@@ -64,6 +65,26 @@ struct PciInfo {  // nvmlPciInfo_t, of nvmlDeviceGetPciInfo_v3
   unsigned int pci_subsystem_id;
   char bus_id[32];
 };
+
+struct Memory {                          // nvmlMemory_t, bytes
+  unsigned long long total, free, used;  // used: and what the driver keeps for itself
+};
+static_assert(sizeof(Memory) == 24);
+struct MemoryV2 {  // nvmlMemory_v2_t, bytes
+  unsigned int version;
+  unsigned long long total, reserved, free, used;
+};
+static_assert(sizeof(MemoryV2) == 40);
+inline constexpr unsigned int kMemoryV2 = sizeof(MemoryV2) | 2U << 24;  // nvmlMemory_v2
+
+inline constexpr unsigned long long kEventXid = 0x8;  // nvmlEventTypeXidCriticalError
+struct EventData {                                    // nvmlEventData_t
+  Device device;
+  unsigned long long type;
+  unsigned long long data;  // of an Xid its number
+  unsigned int gpu_instance, compute_instance;
+};
+static_assert(sizeof(EventData) == 32);
 
 struct Utilization {  // nvmlUtilization_t, percent
   unsigned int gpu;
@@ -154,6 +175,9 @@ union Value {  // nvmlValue_t
   long long slonglong;
 };
 
+// Errors that ECC has corrected, and those that it could not, since the driver was loaded.
+inline constexpr unsigned int kFieldEccCorrected = 3;    // NVML_FI_DEV_ECC_SBE_VOL_TOTAL
+inline constexpr unsigned int kFieldEccUncorrected = 4;  // NVML_FI_DEV_ECC_DBE_VOL_TOTAL
 inline constexpr unsigned int kFieldPowerAverage = 185;  // NVML_FI_DEV_POWER_AVERAGE, mW
 inline constexpr unsigned int kFieldPowerInstant = 186;  // NVML_FI_DEV_POWER_INSTANT, mW
 
@@ -307,6 +331,22 @@ struct NvmlModeFunctions {
   NvmlCall<nvml::Device, nvml::VirtualisationMode*> virtualisation_mode = nullptr;
 };
 
+// Functions that read a card's memory, link, fan, video engines and errors.
+struct NvmlCardFunctions {
+  using Number = NvmlCall<nvml::Device, unsigned int*>;
+  NvmlCall<nvml::Device, nvml::MemoryV2*> memory = nullptr;
+  NvmlCall<nvml::Device, nvml::Memory*> memory_v1 = nullptr;  // of drivers before 510
+  Number pcie_generation = nullptr, pcie_lanes = nullptr;
+  Number pcie_most_generation = nullptr, pcie_most_lanes = nullptr;
+  Number fan = nullptr;  // percent
+  // Percent; the sampling period in us.
+  NvmlCall<nvml::Device, unsigned int*, unsigned int*> encoder = nullptr, decoder = nullptr;
+  NvmlCall<nvml::EventSet*> event_set_create = nullptr;
+  NvmlCall<nvml::EventSet> event_set_free = nullptr;
+  NvmlCall<nvml::Device, unsigned long long, nvml::EventSet> event_register = nullptr;
+  NvmlCall<nvml::EventSet, nvml::EventData*, unsigned int> event_wait = nullptr;  // ms
+};
+
 // Functions that name a GPU.
 struct NvmlNameFunctions {
   NvmlCall<nvml::Device, unsigned int*> index = nullptr;
@@ -321,6 +361,7 @@ struct NvmlNameFunctions {
 struct NvmlFunctions : NvmlNameFunctions,
                        NvmlProcessFunctions,
                        NvmlModeFunctions,
+                       NvmlCardFunctions,
                        NvmlMemoryFunctions {
   template <class... A>
   using Call = NvmlCall<A...>;

@@ -291,12 +291,12 @@ void NvmlDevice::read_sensors(NvmlCalls& calls, Sample& sample) const {
 // Tools change them seldom.
 void NvmlDevice::read_modes_at_times(Sample& sample) {
   constexpr std::chrono::minutes kEvery(1);
-  if (!modes_ || sample.time - modes_at_ >= kEvery) {
-    modes_at_ = sample.time;
-    modes_ = timed(*costs_, DriverCall::modes,
-                   [&] { return SharedModes(read_modes(library_->functions(), device_)); });
+  if (!modes_.modes || sample.time - modes_.taken >= kEvery) {
+    modes_.taken = sample.time;
+    modes_.modes = timed(*costs_, DriverCall::modes,
+                         [&] { return SharedModes(read_modes(library_->functions(), device_)); });
   }
-  sample.modes = modes_;
+  sample.modes = modes_.modes;
 }
 
 // Power stands in for a counter that has a CPU's energy, too.
@@ -311,10 +311,18 @@ void NvmlDevice::read_energy(NvmlCalls& calls, Sample& sample) {
 
 Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   // As often as the expensive fields.
-  return read_at(clock_.now(), plan, plan.energy ? MigLook::yes : MigLook::no);
+  return read_at(moment(), plan, plan.energy ? MigLook::yes : MigLook::no);
 }
 
-Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook look) {
+// A GPU that fell off the bus answers no call, but its driver has reported why.
+Error NvmlDevice::with_xid(Error error, WallTime wall) {
+  if (error.code != Errc::gpu_lost) return error;
+  if (const auto xid = card_.look_for_xid(wall)) error.message += "; " + xid_name(xid->number);
+  return error;
+}
+
+Result<Sample> NvmlDevice::read_at(const Moment& moment, const ReadPlan& plan, MigLook look) {
+  const Instant now = moment.now;
   NvmlCalls calls(*library_);
   Sample sample;
   sample.source = SampleSource::nvml;
@@ -338,12 +346,15 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan, MigLook lo
     sample.tenants = timed(*costs_, DriverCall::processes,
                            [&] { return count_computing(calls, library_->functions(), device_); });
   if (plan.energy) read_energy(calls, sample);
-  if (!calls.lost()) read_modes_at_times(sample);
+  if (!calls.lost()) {
+    read_modes_at_times(sample);
+    sample.card = card_.read(now, moment.wall, *costs_);
+  }
 
   // A GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
   const auto mig = look == MigLook::yes && mig_ ? look_at_mig(calls, now) : mig_;
-  if (auto error = calls.error()) return *std::move(error);
+  if (auto error = calls.error()) return with_xid(*std::move(error), moment.wall);
   mig_changed_ = mig_changed_ || (mig && mig != mig_);
   if (mig_changed_)
     return Error{Errc::gpu_lost, fmt::format("{}: its MIG mode was changed: it is opened anew",
@@ -379,9 +390,9 @@ Result<Tenancy> NvmlDevice::tenancy() {
     tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false), costs_);
   auto tenants = tenants_->read(now, wall);
   // Its errors go first: it knows that the MIG mode was changed.
-  Sample board =
-      TRY(read_at(now, {.energy = is_counter_due(now), .activity = false, .processes = true},
-                  is_mig_due(now) ? MigLook::yes : MigLook::no));
+  Sample board = TRY(read_at({now, wall},
+                             {.energy = is_counter_due(now), .activity = false, .processes = true},
+                             is_mig_due(now) ? MigLook::yes : MigLook::no));
   Tenancy out = TRY(std::move(tenants));
   // Without power nothing says what was used since the last reading.
   const bool powered = board.power_instant || board.power_usage || board.power_average;

@@ -10,6 +10,7 @@
 #include "device/clock_control.h"
 #include "device/nvml/gpm.h"
 #include "device/nvml/nvml_calls.h"
+#include "device/nvml/nvml_card.h"
 #include "device/nvml/nvml_library.h"
 #include "device/nvml/nvml_tenants.h"
 #include "device/telemetry_source.h"
@@ -48,7 +49,13 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
 
  private:
   enum class MigLook : std::uint8_t { no, yes };  // whether the MIG mode is read, too
-  Result<Sample> read_at(Instant now, const ReadPlan& plan, MigLook look);
+  struct Moment {
+    Instant now;
+    WallTime wall;
+  };
+  Moment moment() const { return {clock_.now(), clock_.wall_now()}; }
+  Result<Sample> read_at(const Moment& moment, const ReadPlan& plan, MigLook look);
+  Error with_xid(Error error, WallTime wall);
   void read_sensors(NvmlCalls& calls, Sample& sample) const;
   void read_energy(NvmlCalls& calls, Sample& sample);
   void read_modes_at_times(Sample& sample);
@@ -60,7 +67,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   template <class... P, class... A>
   Result<void> write(const char* name, nvml::Return (*function)(P...), A... arguments);
   NvmlDevice(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, const Clock& clock)
-      : library_(std::move(library)), device_(device), clock_(clock) {}
+      : library_(std::move(library)), device_(device), clock_(clock), card_(library_, device_) {}
 
   std::shared_ptr<const NvmlLibrary> library_;
   nvml::Device device_;
@@ -75,8 +82,12 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   };
   std::optional<TimedLook> mig_look_;  // the last one
   std::shared_ptr<DriverCosts> costs_ = std::make_shared<DriverCosts>();
-  SharedModes modes_;  // as read last; empty before
-  Instant modes_at_{};
+  struct ModesRead {
+    SharedModes modes;  // empty: not read yet
+    Instant taken{};
+  };
+  ModesRead modes_;
+  NvmlCard card_;
   struct Counter {
     Joules energy{};
     Instant taken{};

@@ -83,6 +83,7 @@ TEST_F(NvmlDeviceTest, ReadsEverySensor) {
 
 TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
   const auto device = open();
+  (void)device->read({});  // the first one reads the card, too
   fake.called.clear();
   const Sample sample = *device->read({.energy = false, .activity = false, .processes = false});
   EXPECT_FALSE(sample.energy);
@@ -157,6 +158,7 @@ TEST_F(NvmlDeviceTest, EachCallFailingAlone) {
       ASSERT_TRUE(sample.ok()) << call;
       Sample expected = whole;
       expected.time = clock.now();
+      expected.card = sample->card;  // read at its own pace
       for (FieldRead& read : expected.read_apart) read.taken = clock.now();
       empty(expected);
       EXPECT_EQ(*sample, expected) << call;
@@ -221,11 +223,12 @@ TEST_F(NvmlDeviceTest, ALostGpuFailsTheSampleWhicheverCallSaysSo) {
     EXPECT_EQ(sample.error().code, Errc::gpu_lost);
     EXPECT_EQ(sample.error().message, call + ": GPU is lost (NVML error 15)");
   }
-  // Nothing more is asked of a GPU that is gone.
+  // Nothing more is requested of a GPU that is gone but whether its driver has reported an Xid.
   fake.failing = {{"*", Return::gpu_is_lost}};
   fake.called.clear();
   EXPECT_FALSE(device->read({.energy = true, .activity = false}).ok());
-  EXPECT_EQ(fake.called.size(), 1u);
+  EXPECT_EQ(fake.called.size(), 2u);
+  EXPECT_EQ(fake.called["nvmlEventSetWait_v2"], 1);
   EXPECT_EQ(device->processes().error().code, Errc::gpu_lost);
 }
 
@@ -275,6 +278,7 @@ TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
   nothing.time = clock.now();
   nothing.tenants = 0;  // an empty list is an answer
   nothing.modes = sample.modes;
+  nothing.card = sample.card;
   EXPECT_EQ(sample, nothing);
 }
 

@@ -19,10 +19,22 @@ Number joules_of(std::int64_t mj) { return static_cast<double>(mj) / 1000; }
 // Units of DCGM.
 double in_megahertz(double hertz) { return hertz / kHertz; }
 double in_percent(double share) { return share * 100; }
+double in_mebibytes(double bytes) { return bytes / (1 << 20); }
 double in_millijoules(double joules) { return std::floor(joules * 1000); }
 template <auto Field>
 Number activity_of(const Activity& activity) {
   return metric_value(activity.*Field);
+}
+
+template <class T>
+Number card_value(const MetricGpu& gpu, std::optional<T> CardReading::*field) {
+  if (gpu.sample == nullptr || !gpu.sample->card) return std::nullopt;
+  const auto& value = (*gpu.sample->card).*field;
+  if (!value) return std::nullopt;
+  if constexpr (requires { value->value(); })
+    return value->value();
+  else
+    return static_cast<double>(*value);
 }
 
 template <auto Field>
@@ -338,6 +350,36 @@ constexpr Metric kGpuMetrics[] = {
      {{{17, Rows::activity, "DCGM_FI_PROF_PCIE_RX_BYTES",
         "The rate of data received over the PCIe bus (in bytes per second).", nullptr,
         activity_of<&Activity::pcie_rx>}}}},
+    {{"derate_gpu_memory_used_bytes", Type::gauge, "bytes",
+      "Memory that programs have; on drivers before 510 with what the driver keeps for itself."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::memory_used_bytes); },
+     "",
+     {{{20, Rows::board, "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
+        in_mebibytes}}}},
+    {{"derate_gpu_memory_bytes", Type::gauge, "bytes", "Memory of the card."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::memory_total_bytes); }},
+    {{"derate_gpu_pcie_link_generation", Type::gauge, "",
+      "Generation of the PCIe link now; an idle GPU may use a slower one."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::pcie_generation); }},
+    {{"derate_gpu_pcie_link_lanes", Type::gauge, "", "Lanes of the PCIe link now."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::pcie_lanes); }},
+    {{"derate_gpu_fan_speed_ratio", Type::gauge, "ratio",
+      "Share of the fan's highest speed; absent: no fan."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::fan); }},
+    {{"derate_gpu_ecc_corrected_errors", Type::gauge, "",
+      "Memory errors that ECC has corrected since the driver was loaded."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::ecc_corrected); }},
+    {{"derate_gpu_ecc_uncorrected_errors", Type::gauge, "",
+      "Memory errors that ECC could not correct since the driver was loaded."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::ecc_uncorrected); }},
+    {{"derate_gpu_xid", Type::gauge, "",
+      "Number of the last Xid error since the GPU was opened; absent: none came."},
+     [](const MetricGpu& gpu) -> Number {
+       const bool known = gpu.sample != nullptr && gpu.sample->card && gpu.sample->card->last_xid;
+       return known ? Number(gpu.sample->card->last_xid->number) : std::nullopt;
+     },
+     "",
+     {{{21, Rows::board, "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered."}}}},
     {{"derate_gpu_temperature_celsius", Type::gauge, "celsius", "Temperature of the GPU."},
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::temperature); },
      "",

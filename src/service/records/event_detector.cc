@@ -62,6 +62,7 @@ void EventDetector::take(const GpuRecord& each) {
   see_writes(each, known);
   see_heat(each, known);
   see_meter(each, known);
+  see_xids(each, known);
   known.time = each.record.time;
 }
 
@@ -231,6 +232,25 @@ void EventDetector::see_meter(const GpuRecord& each, Known& known) {
                             share_text(*ratio)),
                 std::move(fields));
   tell(EventKind::meter_sound, each.gpu.id(), "has an energy counter that counts again",
+       std::move(fields));
+}
+
+// A GPU that was opened anew counts from 0.
+void EventDetector::see_xids(const GpuRecord& each, Known& known) {
+  const auto& sample = each.record.sample;
+  if (!sample || !sample->card || !sample->card->xids) return;
+  const std::uint64_t now = *sample->card->xids;
+  const std::uint64_t before = std::exchange(known.xids, now);
+  const std::uint64_t since = now >= before ? now - before : now;
+  if (since == 0 || !sample->card->last_xid) return;
+  const int number = sample->card->last_xid->number;
+  EventFields fields{{"xid", std::to_string(number)}};
+  std::string what = "reports " + xid_name(number);
+  if (since > 1) {
+    what += fmt::format(", the last of {}", since);
+    fields.emplace_back("times", std::to_string(since));
+  }
+  tell(is_of_application(number) ? EventKind::program_xid : EventKind::xid, each.gpu.id(), what,
        std::move(fields));
 }
 

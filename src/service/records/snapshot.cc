@@ -8,6 +8,7 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/saving_json.h"
 #include "policy/registry/registry.h"
+#include "service/records/card_json.h"
 
 namespace derate {
 
@@ -142,6 +143,14 @@ std::string driver_reason(const Sample& sample) {
 
 namespace {
 
+void put_card(Json& json, const GpuSnapshot& gpu) {
+  const auto& sample = gpu.record.sample;
+  if (!sample || !sample->card) return;
+  const Activity& activity = gpu.totals ? gpu.totals->activity : sample->activity;
+  if (Json card = card_json(*sample->card, activity, gpu.record.time); !card.is_null())
+    json["card"] = std::move(card);
+}
+
 // The promise as a word, while something is promised.
 void put_promise(Json& json, const GpuSnapshot& gpu) {
   if (gpu.promise) json["promised_performance_ratio"] = *gpu.promise;
@@ -259,6 +268,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
   put(json, "highest_sm_clock_mhz", gpu.highest_clock);
   put(json, "factory_power_limit_watts", gpu.factory_power_limit);
   if (record.sample) put_modes(json, *record.sample);
+  put_card(json, gpu);
   put_sources(json, record);
   put_origins(json, gpu);
   put_work(json, record);
