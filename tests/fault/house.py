@@ -63,6 +63,14 @@ def alive(pid):
     return fields is not None and fields[0] not in "ZX"
 
 
+def has_ended(pid):
+    """With all its threads, so that all its files are closed; a zombie of one thread, too."""
+    try:
+        return not alive(pid) and len(os.listdir(f"/proc/{pid}/task")) <= 1
+    except FileNotFoundError:
+        return True
+
+
 def session_of(leader):
     """The processes of a session, zombies too."""
     found = []

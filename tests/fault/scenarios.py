@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 from house import (CAPPED, CONFIG, FOREIGN, GOVERNED, HERE, DeathWatch, Failure, alive, check,
-                   children, now, send)
+                   children, has_ended, now, send)
 
 ROWS = []
 
@@ -280,6 +280,11 @@ def kill_both(program, worker=None):
         for pid in (program.pid, worker):
             send(pid, number)
     program.wait(5)
+    # The worker is no child of ours. While one of its threads ends, its lease is still held.
+    deadline = now() + 5
+    while not has_ended(worker):
+        check(now() < deadline, f"process {worker} has not ended")
+        time.sleep(0.01)
 
 
 def leave_locked(house):
