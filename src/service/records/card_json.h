@@ -7,8 +7,8 @@
 
 namespace derate {
 
-// What is not known is left out; null: nothing is known. `activity`: of late, for the rates of the
-// link. `now`: for the age of the reading.
+// A field that is not known is left out; null: nothing is known. `activity`: of late, for the rates
+// of the link. `now`: for the age of the reading.
 nlohmann::ordered_json card_json(const CardReading& card, const Activity& activity, Instant now);
 
 }  // namespace derate
