@@ -344,7 +344,8 @@ void add_energy(CommandLine& line) {
 
 void add_compare(CommandLine& line) {
   auto [verb, options] = line.add_verb<CompareOptions>(
-      line.app, "compare", "Compare the energy, time and power of two commands; writes to none");
+      line.app, "compare",
+      "Compare the energy, time and power of two commands, or of two policies");
   add_own_gpu_choice(verb, options.gpus);
   verb.add_option("--precision", options.precision,
                   "Stop when each ratio is known within this share; default: 0.02")
@@ -360,6 +361,11 @@ void add_compare(CommandLine& line) {
   verb.add_flag("--show-output", options.show_output, "Show what the commands print");
   verb.add_flag("--as-root", options.as_root,
                 "Under sudo, run the commands as root, not as the calling user");
+  CLI::Option* policies =
+      add_value(verb, "--policies", "A,B", options.policies,
+                "Run one command by `derate run` under each of two policies; none: not governed");
+  add_value(verb, "--limits", "A,B", options.limits, "... under each of two power limits, in W")
+      ->excludes(policies);
   add_value(verb, "--csv", "FILE", options.csv, "Write a line for each run");
   add_value(verb, "--svg", "FILE", options.svg, "Write a picture of all pairs");
   add_sim(verb, options.sim);
@@ -372,7 +378,9 @@ void add_compare(CommandLine& line) {
   verb.footer(
       examples({"derate compare -- 'python3 a.py' --vs 'python3 b.py'",
                 "derate compare --precision 0.01 --pairs 40 -- ./old --vs ./new",
-                "derate compare -- 'derate run -- ./train' --vs ./train   # governed or not",
+                "derate compare --policies none,assure -- python3 train.py   # governed or not",
+                "derate compare --policies 'assure delta=0.05,assure delta=0.2' -- ./train",
+                "derate compare --limits 700,500 -- python3 train.py",
                 "derate compare --sim H200 --app copy -- 'sleep 1' --vs 'sleep 1.2'"}) +
       "The commands run in turn (A B, B A, ...). The intervals hold whatever the number of runs "
       "at\n"

@@ -67,6 +67,7 @@ struct CompareOptions : Common {
   int pairs = 20;           // at most
   int warm_up = 1;          // runs of each, which do not count
   bool as_root = false, show_output = false;
+  std::string policies, limits;      // two, comma-separated; empty: two commands
   std::string csv, svg;              // files
   std::vector<std::string> command;  // A, "--vs", B
 };

@@ -1,5 +1,6 @@
 // derate compare -- A --vs B: runs two commands in turn and says how much less energy, time and
-// power the second takes. Reads only.
+// power the second takes. It only reads; `derate run` below it governs, where policies are
+// compared.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,10 +8,12 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/own_files.h"
 #include "base/printing.h"
 #include "base/text.h"
 #include "command_options.h"
 #include "compare/paired_picture.h"
+#include "compare_sides.h"
 #include "compare_view.h"
 #include "gpu_choice.h"
 #include "measuring.h"
@@ -19,30 +22,6 @@
 
 namespace derate::cli {
 namespace {
-
-constexpr const char* kVersus = "--vs";
-
-// A side of one word with a blank is a line for the shell.
-std::vector<std::string> command_of(std::vector<std::string> words) {
-  if (words.size() != 1 || words[0].find(' ') == std::string::npos) return words;
-  return {"/bin/sh", "-c", words[0]};
-}
-
-struct Sides {
-  std::vector<std::string> a, b;  // as they were written
-};
-
-Result<Sides> sides_of(const std::vector<std::string>& words) {
-  const auto at = std::find(words.begin(), words.end(), kVersus);
-  Sides out{{words.begin(), at}, {}};
-  if (at != words.end()) out.b.assign(at + 1, words.end());
-  if (out.a.empty() || out.b.empty() || std::count(words.begin(), words.end(), kVersus) != 1)
-    return Error{Errc::invalid_argument,
-                 fmt::format("'{}': allowed are two commands with --vs between them: derate "
-                             "compare -- 'A' --vs 'B'",
-                             words_text(words))};
-  return out;
-}
 
 // Of all GPUs together. Empty: of one it is not known.
 std::optional<Joules> energy_of(const WindowEnergy& window) {
@@ -54,7 +33,7 @@ std::optional<Joules> energy_of(const WindowEnergy& window) {
 
 class Comparing {
  public:
-  Comparing(const CompareOptions& options, Sides sides, OpenGpus gpus)
+  Comparing(const CompareOptions& options, CompareSides sides, OpenGpus gpus)
       : options_(options),
         sides_(std::move(sides)),
         energy_{.gpus = options.gpus, .interval_s = options.interval_s, .command = sides_.a},
@@ -73,7 +52,7 @@ class Comparing {
   bool is_stopped() const { return stopped_ || stop_signal() != 0; }
 
   const CompareOptions& options_;
-  const Sides sides_;
+  const CompareSides sides_;
   const EnergyOptions energy_;
   Measuring measuring_;
   std::vector<RunPair> pairs_;
@@ -82,12 +61,12 @@ class Comparing {
 };
 
 Result<RunFigures> Comparing::run_once(bool is_b) {
-  const std::vector<std::string>& words = is_b ? sides_.b : sides_.a;
+  const std::vector<std::string>& shown = is_b ? sides_.shown_b : sides_.shown_a;
   ChildOptions how;
   if (!options_.show_output) how.output = how.errors = "/dev/null";
   measuring_.begin();
-  auto started =
-      TRY(start_measured(command_of(words), options_.as_root, measuring_, std::move(how)));
+  auto started = TRY(start_measured(is_b ? sides_.b : sides_.a, options_.as_root || sides_.governs,
+                                    measuring_, std::move(how)));
   if (!started.child) return Error{Errc::not_found, started.message};
   const MeasuredEnd end = measure_until_end(measuring_, *started.child);
   measuring_.end();
@@ -96,7 +75,7 @@ Result<RunFigures> Comparing::run_once(bool is_b) {
   if (end.exit_code != 0 && !is_stopped())
     return Error{Errc::query_failed,
                  fmt::format("{} ('{}') ended with exit code {}: nothing is compared{}",
-                             is_b ? "B" : "A", words_text(words), end.exit_code,
+                             is_b ? "B" : "A", words_text(shown), end.exit_code,
                              options_.show_output ? "" : "; --show-output shows what it prints")};
   return RunFigures{total.time, energy_of(total)};
 }
@@ -138,8 +117,8 @@ Result<void> Comparing::run() {
 
 CompareAccount Comparing::account() const {
   const EnergyAccount energy = measuring_.account();
-  return {.a = sides_.a,
-          .b = sides_.b,
+  return {.a = sides_.shown_a,
+          .b = sides_.shown_b,
           .gpus = energy.gpus,
           .pairs = pairs_,
           .precision = options_.precision,
@@ -150,12 +129,14 @@ CompareAccount Comparing::account() const {
 }  // namespace
 
 Result<int> run_verb(const CompareOptions& options) {
-  Sides sides = TRY(sides_of(options.command));
+  TRY(compare_sides(options, "derate", ""));  // before a driver is loaded
   SystemClock clock;
   ChosenGpus chosen = TRY(chosen_gpus(options.gpus, options.sim));
   if (!chosen.none.empty()) return Error{Errc::not_found, chosen.none};
   const GpuRequest request{
       .gpus = chosen.list.value_or(""), .sim = options.sim, .patience = Patience::of_loop};
+  CompareSides sides =
+      TRY(compare_sides(options, TRY(own_program("derate")), chosen.list.value_or("")));
   Comparing comparing(options, std::move(sides), TRY(open_gpus(request, clock)));
   chosen.driver.reset();
   std::optional<TextFile> csv, svg;
