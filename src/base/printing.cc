@@ -82,6 +82,15 @@ std::string printing_text(std::string_view text, Lines lines) {
   return out;
 }
 
+std::string printing_prefix(std::string_view text, std::size_t most) {
+  if (text.size() > most) {
+    const auto inside = [&] { return (byte_at(text, most) & 0xc0) == 0x80; };
+    for (int i = 0; i < 3 && most > 0 && inside(); ++i) --most;
+    text = text.substr(0, most);
+  }
+  return printing_text(text);
+}
+
 std::string printing_json(std::string_view json) {
   std::string out;
   out.reserve(json.size());

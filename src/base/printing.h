@@ -22,6 +22,9 @@ enum class Lines { one, many };
 // direction of writing or cannot be seen, and each byte that is not UTF-8.
 std::string printing_text(std::string_view text, Lines lines = Lines::one);
 
+// The same of the first bytes of the text, at most so many: no character is cut in two.
+std::string printing_prefix(std::string_view text, std::size_t most);
+
 // The same JSON with \uNNNN in place of what does not print. `json` is a document, of which only
 // strings can hold such characters.
 std::string printing_json(std::string_view json);

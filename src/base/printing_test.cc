@@ -102,6 +102,19 @@ TEST(PrintingJson, IsTheSameDocumentAndPrints) {
             "[\"\\u009b\\udb40\\udc41\xc3\xa4\"]");
 }
 
+TEST(PrintingPrefix, CutsNoCharacterInTwo) {
+  EXPECT_EQ(printing_prefix("gr\xc3\xbc\xc3\x9f", 3), "gr");
+  EXPECT_EQ(printing_prefix("gr\xc3\xbc\xc3\x9f", 4), "gr\xc3\xbc");
+  EXPECT_EQ(printing_prefix("\xf0\x9f\x9a\x80x", 3), "");
+  EXPECT_TRUE(rc::check([] {
+    const std::string text = printing_text(*bytes());
+    const auto most = *rc::gen::inRange<std::size_t>(0, 40);
+    const std::string cut = printing_prefix(text, most);
+    RC_ASSERT(text.starts_with(cut));
+    RC_ASSERT((cut.size() <= most && cut.size() + 4 > std::min(most, text.size())));
+  }));
+}
+
 // What a reader of RFC 4180 makes of a cell.
 std::string unquoted(std::string cell) {
   if (!cell.starts_with('"')) return cell;

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/printing.h"
+
 namespace derate {
 namespace {
 
@@ -20,9 +22,9 @@ struct PictureRow {
 };
 
 std::string escaped(std::string text) {
-  if (text.size() > kLongestCommand) text = text.substr(0, kLongestCommand - 3) + "...";
+  if (text.size() > kLongestCommand) text = printing_prefix(text, kLongestCommand - 3) + "...";
   std::string out;
-  for (const char c : text) {
+  for (const char c : printing_text(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')
@@ -30,7 +32,7 @@ std::string escaped(std::string text) {
     else if (c == '&')
       out += "&amp;";
     else
-      out += c >= ' ' && c <= '~' ? c : '?';
+      out += c;
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/printing.h"
 #include "base/text.h"
 #include "integ/cgroup.h"
 #include "integ/proc_files.h"
@@ -17,13 +18,8 @@ constexpr std::size_t kMostUsers = 4096;
 constexpr std::size_t kLongestLabel = 128;
 constexpr std::size_t kContainerDigits = 12;  // as `docker ps` and `crictl ps` show
 
-// Programs choose their names: what is no printable ASCII would break JSON, exposition and screens.
-std::string clean(std::string_view text) {
-  std::string out(text.substr(0, kLongestLabel));
-  for (char& c : out)
-    if (c < 0x20 || c > 0x7e) c = '?';
-  return out;
-}
+// Programs choose their names.
+std::string clean(std::string_view text) { return printing_prefix(text, kLongestLabel); }
 
 // The program of "/usr/bin/python3 train.py": its arguments may be secrets.
 std::string_view program(std::string_view name) {

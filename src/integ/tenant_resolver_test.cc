@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/printing.h"
+
 namespace derate {
 namespace {
 
@@ -152,7 +154,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
   for (const NamedTenant& tenant : resolver.name(gpu(), of(list)).processes) {
     RC_ASSERT(keys.insert(tenant.key).second);
     for (const std::string* text : {&tenant.key, &tenant.labels.process})
-      for (const char c : *text) RC_ASSERT((c >= 0x20 && c <= 0x7e));
+      RC_ASSERT(*text == printing_text(*text));
     RC_ASSERT(tenant.labels.process.size() <= 128);
   }
 }
@@ -235,6 +237,16 @@ TEST_F(TenantResolverTest, SimulatedProcessesHaveTheirNames) {
   EXPECT_EQ(names.processes[2].key, "name:gpt");
   EXPECT_EQ(names.processes[0].labels.process, "bert");
   EXPECT_FALSE(names.processes[0].labels.pid);
+}
+
+// In any script. What turns the direction of writing or cannot be seen is not kept.
+TEST_F(TenantResolverTest, NamesOfProgramsStayTwoNames) {
+  std::int64_t pid = 6;
+  const auto process_of = [&](const std::string& name) { return one(++pid, name).labels.process; };
+  EXPECT_EQ(process_of("\u05d0\u05d1"), "\u05d0\u05d1");
+  EXPECT_NE(process_of("\U0001F680"), process_of("\U0001F40C"));
+  EXPECT_EQ(process_of("x\u202egpj.exe"), "x?gpj.exe");
+  EXPECT_EQ(process_of("a\xff"), "a?");
 }
 
 TEST_F(TenantResolverTest, TheJobIsOfTheControlGroupElseOfTheEnvironment) {

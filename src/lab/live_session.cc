@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/own_files.h"
+#include "base/printing.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "lab/live_record.h"
@@ -55,9 +56,7 @@ std::string last_line(const std::string& file) {
   if (!text.ok()) return "";
   std::string out;
   for (const std::string_view line : split(*text, '\n'))
-    if (!line.empty()) out = line.substr(0, kMost);
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
+    if (!line.empty()) out = printing_prefix(line, kMost);
   return out;
 }
 

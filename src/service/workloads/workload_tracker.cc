@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/printing.h"
 
 namespace derate {
 namespace {
@@ -18,10 +19,7 @@ constexpr std::size_t kLongestName = 64;
 
 // A program's name without its folder and without what a terminal would obey.
 std::string plain_name(const std::string& name) {
-  std::string out = name.substr(name.find_last_of('/') + 1, kLongestName);
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
-  return out;
+  return printing_prefix(std::string_view(name).substr(name.find_last_of('/') + 1), kLongestName);
 }
 
 // For the reading thread, which may outlive the clock of whoever asks.
