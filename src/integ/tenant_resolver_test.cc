@@ -239,7 +239,7 @@ TEST_F(TenantResolverTest, SimulatedProcessesHaveTheirNames) {
   EXPECT_FALSE(names.processes[0].labels.pid);
 }
 
-// In any script. What turns the direction of writing or cannot be seen is not kept.
+// In any script. Characters that turn the direction of writing or cannot be seen are not kept.
 TEST_F(TenantResolverTest, NamesOfProgramsStayTwoNames) {
   std::int64_t pid = 6;
   const auto process_of = [&](const std::string& name) { return one(++pid, name).labels.process; };
