@@ -372,6 +372,9 @@ constexpr Metric kGpuMetrics[] = {
     {{"derate_gpu_ecc_uncorrected_errors", Type::gauge, "",
       "Memory errors that ECC could not correct since the driver was loaded."},
      [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::ecc_uncorrected); }},
+    {{"derate_gpu_xids", Type::counter, "",
+      "Xid errors that the driver has reported since the GPU was opened."},
+     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::xids); }},
     {{"derate_gpu_xid", Type::gauge, "",
       "Number of the last Xid error since the GPU was opened; absent: none came."},
      [](const MetricGpu& gpu) -> Number {
