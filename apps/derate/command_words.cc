@@ -115,7 +115,7 @@ std::string no_verb(const NamedVerb& at, const std::string& word) {
 
 // One more than the verb takes.
 std::string no_argument(const NamedVerb& at, const std::string& word) {
-  const std::string out = fmt::format("{}: '{}' is one argument too many", at.path, word);
+  std::string out = fmt::format("{}: '{}' is one argument too many", at.path, word);
   const bool names_gpu = parse_gpu_selection(word).ok();
   if (names_gpu && at.verb->get_option_no_throw("--gpu") != nullptr)
     return out + fmt::format("; did you mean -i {}?", word);

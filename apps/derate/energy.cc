@@ -17,6 +17,7 @@
 #include "energy_view.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
+#include "measuring.h"
 #include "service/answers/energy_service.h"
 #include "service/answers/request_lines.h"
 #include "service/transport/listen.h"

@@ -35,7 +35,7 @@ std::string all_named(const char* how, const std::set<CLI::Option*>& options) {
 std::string value_word(const CLI::Option& option) {
   if (option.get_type_size() == 0) return "";
   const std::string type = option.get_type_name();
-  const std::string word = type.substr(0, type.find(':'));
+  std::string word = type.substr(0, type.find(':'));
   for (const char* number : {"INT", "UINT", "FLOAT"})
     if (word == number) return "NUMBER";
   return word;

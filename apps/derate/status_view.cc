@@ -181,8 +181,7 @@ std::string assignment_text(const Json& gpu) {
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
 std::string why_text(const Json& gpu) {
-  const std::string silence = silence_text(gpu);
-  if (!silence.empty()) return silence;
+  if (std::string silence = silence_text(gpu); !silence.empty()) return silence;
   std::string out = text_at(gpu, "trouble");
   if (out.empty()) out = text_at(gpu, "reason");
   const auto bounds = gpu.find("bounds");
