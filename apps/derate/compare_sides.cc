@@ -61,7 +61,7 @@ Result<std::vector<SidePolicy>> policies_of(const CompareOptions& options) {
 // The command under one of the policies.
 Words governed(const SidePolicy& policy, const CompareOptions& options, const std::string& program,
                const std::string& gpus) {
-  const Words command = command_of(options.command);
+  Words command = command_of(options.command);
   if (policy.name == kNone) return command;
   Words out{program, "run", "--policy", policy.name};
   for (const std::string& set : policy.set) out.insert(out.end(), {"--set", set});
