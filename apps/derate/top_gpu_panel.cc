@@ -48,7 +48,25 @@ std::vector<Fact> sensor_facts(const TopGpu& gpu, const Look& look) {
   std::vector<Fact> out = {
       {"power", power, power_paint(gpu)}, {"clock", clock}, {"util", ratio_text(gpu.utilisation)}};
   if (gpu.celsius) out.push_back({"temp", whole_text(gpu.celsius, degrees(look))});
-  if (gpu.memory_utilisation) out.push_back({"mem util", ratio_text(gpu.memory_utilisation)});
+  if (gpu.memory_utilisation) out.push_back({"mem bw", ratio_text(gpu.memory_utilisation)});
+  return out;
+}
+
+std::vector<Fact> card_facts(const TopCard& card) {
+  std::vector<Fact> out;
+  const auto add = [&](const char* name, std::string value, Paint paint = Paint::plain) {
+    if (!value.empty()) out.push_back({name, std::move(value), paint});
+  };
+  const auto add_ratio = [&](const char* name, std::optional<double> ratio) {
+    if (ratio) add(name, ratio_text(ratio));
+  };
+  add("memory", used_memory_text(card));
+  add("ECC errors", ecc_text(card), card.uncorrected.value_or(0) > 0 ? Paint::bad : Paint::plain);
+  add("PCIe", link_text(card.link));
+  add("PCIe traffic", link_rates_text(card.link));
+  add_ratio("fan", card.fan);
+  add_ratio("encoder", card.encoder);
+  add_ratio("decoder", card.decoder);
   return out;
 }
 
@@ -157,9 +175,12 @@ std::vector<const TopTenant*> tenants_of(const TopPicture& picture, const TopGpu
 Frame gpu_panel(const TopPicture& picture, const TopGpu& gpu, const Look& look) {
   constexpr std::size_t kMostChart = 18, kLeastChart = 5;
   const std::size_t lines = look.height < 14 ? 1 : 2;
+  const std::size_t card_lines = look.height < 24 ? lines : 3;
   Frame out = fact_lines(sensor_facts(gpu, look), lines, look);
+  append(out, fact_lines(card_facts(gpu.card), card_lines, look));
   append(out, fact_lines(policy_facts(gpu, look), lines, look));
   add_sentence(out, "trouble", gpu.trouble, Paint::bad, lines, look);
+  if (gpu.card.xid) add_sentence(out, "Xid", xid_text(*gpu.card.xid), Paint::bad, lines, look);
   add_sentence(out, "why", gpu.reason, Paint::plain, lines, look);
   const auto tenants = tenants_of(picture, gpu);
   const auto left = [&] { return look.height - std::min(look.height, out.size()); };

@@ -56,6 +56,8 @@ bool comes_before(const TopTenant& a, const TopTenant& b, TenantOrder order) {
   switch (order) {
     case TenantOrder::power:
       return comparable(a.watts) > comparable(b.watts);
+    case TenantOrder::memory:
+      return comparable(a.memory_bytes) > comparable(b.memory_bytes);
     case TenantOrder::gpu:
       return a.gpu < b.gpu;
     case TenantOrder::energy:
@@ -168,7 +170,7 @@ const char* to_string(GpuOrder order) {
 }
 
 const char* to_string(TenantOrder order) {
-  constexpr const char* kNames[] = {"power", "GPU", "energy", "user"};
+  constexpr const char* kNames[] = {"power", "memory", "GPU", "energy", "user"};
   return kNames[static_cast<std::size_t>(order)];
 }
 

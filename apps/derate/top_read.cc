@@ -45,6 +45,16 @@ std::optional<double> used_at(const Json& gpu) {
   return number_at(*at, "energy_joules");
 }
 
+// Whether its last reading is so old that what was read then holds no more. A single reading that
+// failed is no silence yet.
+bool is_stale(const Json& gpu) {
+  constexpr double kQuietSeconds = 3;  // the page has the same
+  if (true_at(gpu, "stale")) return true;
+  if (text_at(gpu, "error").empty()) return false;
+  const auto silent = number_at(gpu, "silent_seconds");
+  return !silent || *silent >= kQuietSeconds;
+}
+
 TopGpu top_gpu(const Json& json) {
   TopGpu out;
   out.id = {index_at(json), text_at(json, "uuid"), "", text_at(json, "name")};
@@ -57,6 +67,7 @@ TopGpu top_gpu(const Json& json) {
   out.utilisation = number_at(json, "gpu_utilisation_ratio");
   out.memory_utilisation = number_at(json, "memory_utilisation_ratio");
   out.celsius = number_at(json, "temperature_celsius");
+  if (!is_stale(json)) out.card = card_at(json);
   out.promise = number_at(json, "promised_performance_ratio");
   out.expected_performance = number_at(json, "expected_performance_ratio");
   out.beat_age_s = number_at(json, "beat_age_seconds");
@@ -99,7 +110,9 @@ void add_tenant_rows(std::vector<TopTenant>& out, const Json& attribution) {
                      .watts = number_at(tenant, "power_watts"),
                      .margin_watts = sigma ? std::optional(*sigma * kNinetyPercent) : std::nullopt,
                      .share = number_at(tenant, "share_ratio"),
-                     .joules = number_at(tenant, "energy_joules")});
+                     .joules = number_at(tenant, "energy_joules"),
+                     .counted_s = number_at(tenant, "seconds"),
+                     .memory_bytes = number_at(tenant, "memory_bytes")});
     }
   const auto rest = number_at(attribution, "unallocated_watts");
   if (rest)
@@ -108,6 +121,7 @@ void add_tenant_rows(std::vector<TopTenant>& out, const Json& attribution) {
                    .watts = rest,
                    .share = watts && *watts > 0 ? std::optional(*rest / *watts) : std::nullopt,
                    .joules = number_at(attribution, "unallocated_joules"),
+                   .counted_s = number_at(attribution, "seconds"),
                    .unallocated = true});
 }
 
@@ -143,6 +157,7 @@ Series TopHistory::series(const std::deque<Reading>& readings,
       const auto place = kSeconds - 1 - (newest - at);
       if (place >= 0 && place < kSeconds) out[static_cast<std::size_t>(place)] = reading.*value;
     }
+  }
   return out;
 }
 
@@ -153,8 +168,9 @@ TopPicture top_picture(const Json& gpus) {
     out.gpus.push_back(top_gpu(gpu));
     const auto at = gpu.find("attribution");
     if (at == gpu.end() || !at->is_object()) continue;
-    add_tenant_rows(out.tenants, *at);
     out.attribution = attribution_note(*at);
+    if (is_stale(gpu)) continue;  // its tenants are those of the last reading
+    add_tenant_rows(out.tenants, *at);
   }
   return out;
 }

@@ -65,6 +65,54 @@ TEST(TopPicture, TakesWhatIsToldAndLeavesOutWhatHasAnotherType) {
   EXPECT_FALSE(picture.gpus[1].saving);
 }
 
+Json card_json() {
+  return {{"memory_used_bytes", 1.0 * (1ull << 30)},
+          {"memory_total_bytes", -1},
+          {"pcie_generation", 4},
+          {"fan_ratio", "fast"},
+          {"ecc_uncorrected_errors", 2},
+          {"xid", 79},
+          {"xid_text", "fell"},
+          {"xid_unix_seconds", 1793512800}};
+}
+
+TEST(TopPicture, TakesOfTheCardWhatIsKnown) {
+  const TopPicture picture =
+      top_picture(Json::array({{{"index", 0}, {"card", card_json()}}, {{"index", 1}}}));
+  ASSERT_EQ(picture.gpus.size(), 2u);
+  const TopCard& card = picture.gpus[0].card;
+  EXPECT_EQ(card.memory_used, 1.0 * (1ull << 30));
+  EXPECT_FALSE(card.memory_total);
+  EXPECT_EQ(card.link.generation, 4);
+  EXPECT_FALSE(card.fan);
+  EXPECT_EQ(card.uncorrected, 2);
+  ASSERT_TRUE(card.xid);
+  EXPECT_EQ(card.xid->code, 79);
+  EXPECT_FALSE(picture.gpus[1].card.memory_used);
+  EXPECT_EQ(memory_cell(card), "1.0G");
+  EXPECT_EQ(memory_cell({}), "");
+}
+
+TEST(TopPicture, AGpuThatIsSilentForLongShowsNeitherItsCardNorTenants) {
+  const Json attribution = {{"tenants", Json::array({{{"key", "a"}, {"power_watts", 300.0}}})}};
+  Json gpu = {{"index", 0}, {"card", card_json()}, {"attribution", attribution}};
+  const auto known = [&] {
+    const TopPicture picture = top_picture(Json::array({gpu}));
+    EXPECT_EQ(picture.tenants.size(), picture.gpus[0].card.memory_used ? 1u : 0u);
+    return picture.gpus[0].card.memory_used.has_value();
+  };
+  EXPECT_TRUE(known());
+  gpu["error"] = "GPU is lost";
+  EXPECT_FALSE(known());
+  gpu["silent_seconds"] = 2.9;  // one reading that failed
+  EXPECT_TRUE(known());
+  gpu["silent_seconds"] = 3.0;
+  EXPECT_FALSE(known());
+  gpu.erase("error");
+  gpu["stale"] = true;
+  EXPECT_FALSE(known());
+}
+
 TEST(TopPicture, HasARowForEachTenantAndOneForTheRest) {
   const Json attribution = {{"index", 1},
                             {"method", "fair"},
@@ -74,12 +122,16 @@ TEST(TopPicture, HasARowForEachTenantAndOneForTheRest) {
                                                       {"process", "train"},
                                                       {"pid", 7},
                                                       {"power_watts", 300.0},
-                                                      {"sigma_watts", 10.0}}})}};
+                                                      {"sigma_watts", 10.0},
+                                                      {"seconds", 90},
+                                                      {"memory_bytes", 1024}}})}};
   const TopPicture picture =
       top_picture(Json::array({{{"index", 1}, {"attribution", attribution}}}));
   ASSERT_EQ(picture.tenants.size(), 2u);
   EXPECT_EQ(picture.tenants[0].name, "train (7)");
   EXPECT_NEAR(*picture.tenants[0].margin_watts, 16.45, 1e-9);
+  EXPECT_EQ(picture.tenants[0].counted_s, 90);
+  EXPECT_EQ(picture.tenants[0].memory_bytes, 1024);
   EXPECT_TRUE(picture.tenants[1].unallocated);
   EXPECT_EQ(picture.tenants[1].share, 0.25);
 }
