@@ -135,24 +135,37 @@ void TopHistory::add(std::vector<TopGpu>& gpus, Instant now) {
   const Duration kept = std::chrono::seconds(kSeconds + 1) + 2 * pace_;
   for (TopGpu& gpu : gpus) {
     auto& readings = readings_[gpu.id.uuid];
-    readings.push_back({now, gpu.watts, gpu.clock_mhz});
+    readings.push_back({now, pace_ + pace_ / 2, gpu.watts, gpu.clock_mhz});
     while (now - readings.front().time > kept) readings.pop_front();
-    gpu.power_history = series(readings, &Reading::watts, now);
-    gpu.clock_history = series(readings, &Reading::clock_mhz, now);
+    gpu.power_history = series(readings, &TopReading::watts, now);
+    gpu.clock_history = series(readings, &TopReading::clock_mhz, now);
   }
   std::erase_if(readings_, [&](const auto& one) { return now - one.second.back().time > kept; });
 }
 
-Series TopHistory::series(const std::deque<Reading>& readings,
-                          std::optional<double> Reading::*value, Instant now) const {
+void TopHistory::add_past(const std::map<std::string, std::vector<TopReading>>& past) {
+  for (const auto& [uuid, earlier] : past) {
+    if (earlier.empty()) continue;
+    auto& readings = readings_[uuid];
+    const auto end = readings.empty() ? earlier.end()
+                                      : std::find_if(earlier.begin(), earlier.end(),
+                                                     [&](const TopReading& reading) {
+                                                       return reading.time >= readings.front().time;
+                                                     });
+    readings.insert(readings.begin(), earlier.begin(), end);
+  }
+}
+
+Series TopHistory::series(const std::deque<TopReading>& readings,
+                          std::optional<double> TopReading::*value, Instant now) const {
   // Whole seconds of the clock: a reading stays in its column while the others move on.
   const auto second = [](Instant time) {
     return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
   };
   Series out(kSeconds);
   const auto newest = second(now);
-  const auto held = std::chrono::ceil<std::chrono::seconds>(pace_ + pace_ / 2).count();
-  for (const Reading& reading : readings)
+  for (const TopReading& reading : readings) {
+    const auto held = std::chrono::ceil<std::chrono::seconds>(reading.held).count();
     for (auto at = second(reading.time); at < second(reading.time) + held; ++at) {
       const auto place = kSeconds - 1 - (newest - at);
       if (place >= 0 && place < kSeconds) out[static_cast<std::size_t>(place)] = reading.*value;

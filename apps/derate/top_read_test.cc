@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/json.h"
 
 namespace derate::cli {
@@ -33,6 +35,71 @@ TEST(TopHistory, AReadingStandsInTheColumnOfItsSecondAndMovesOn) {
   history.add(gpus, begin + seconds(100));
   EXPECT_EQ(gpus[0].power_history[59], 500);
   EXPECT_FALSE(gpus[0].power_history[0]);
+}
+
+// A minute of two policies in turn until `end`, without its seconds 20 to 29.
+HistoryAnswer kept_minute(std::int64_t end) {
+  HistoryAnswer out{.step_seconds = 1};
+  for (const bool first : {true, false}) {
+    HistorySeriesView series{.gpu = "GPU-0", .kind = "gpu"};
+    std::vector<std::optional<double>> watts;
+    for (int i = first ? 30 : 0; i < (first ? 60 : 30); ++i) {
+      if (i >= 20 && i < 30) continue;
+      series.begin_unix_seconds.push_back(end - 60 + i);
+      watts.push_back(100 + i);
+    }
+    series.covered_ratio.resize(watts.size(), 1);
+    series.power_watts = watts;
+    out.series.push_back(std::move(series));
+  }
+  return out;
+}
+
+TEST(TopHistory, BeginsWithWhatTheDaemonHasKept) {
+  constexpr std::int64_t kUnix = 1793512800;
+  // The day's seconds begin 0.3 s before the clock's.
+  const Instant now = Instant{seconds(5000)} + std::chrono::milliseconds(200);
+  const WallTime wall_now = WallTime(seconds(kUnix)) + std::chrono::milliseconds(500);
+  auto gpus = one_gpu(900);
+  TopHistory history(seconds(1));
+  history.add_past(past_readings(kept_minute(kUnix), now, wall_now));
+  history.add(gpus, now);
+  const Series& watts = gpus[0].power_history;
+  ASSERT_EQ(watts.size(), 60u);
+  EXPECT_EQ(watts[59], 900);
+  EXPECT_EQ(watts[58], 159);
+  EXPECT_EQ(watts[0], 101);  // a minute ago: 60 values without the one of now
+  EXPECT_EQ(watts[29], 130);
+  EXPECT_FALSE(watts[28]);  // nothing was kept then
+  EXPECT_FALSE(watts[19]);
+  EXPECT_EQ(watts[18], 119);
+  EXPECT_FALSE(gpus[0].clock_history[58]);
+}
+
+TEST(TopHistory, WhatWasReadHereGoesBeforeWhatTheDaemonHasKept) {
+  constexpr std::int64_t kUnix = 1793512800;
+  auto gpus = one_gpu(900);
+  TopHistory history(seconds(1));
+  history.add(gpus, Instant{seconds(5000)});
+  // A slow daemon's answer comes three seconds later.
+  history.add_past(
+      past_readings(kept_minute(kUnix + 3), Instant{seconds(5003)}, WallTime(seconds(kUnix + 3))));
+  gpus = one_gpu(800);
+  history.add(gpus, Instant{seconds(5003)});
+  EXPECT_EQ(gpus[0].power_history[59], 800);
+  EXPECT_EQ(gpus[0].power_history[56], 900);
+  EXPECT_EQ(gpus[0].power_history[55], 156);
+}
+
+TEST(TopHistory, TakesNothingFromTimesThatCannotBe) {
+  HistoryAnswer answer = kept_minute(1793512800);
+  answer.step_seconds = 1e300;
+  answer.series[0].begin_unix_seconds[0] = std::numeric_limits<std::int64_t>::max();
+  answer.series[0].begin_unix_seconds[1] = std::numeric_limits<std::int64_t>::min();
+  answer.series[1].kind = "tenant";
+  const auto out = past_readings(answer, Instant{seconds(5000)}, WallTime(seconds(1793512800)));
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out.at("GPU-0").size(), 28u);
 }
 
 TEST(TopPicture, TakesWhatIsToldAndLeavesOutWhatHasAnotherType) {
