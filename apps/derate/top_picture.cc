@@ -189,7 +189,8 @@ std::vector<const TopGpu*> shown_gpus(const TopPicture& picture, const TopChoice
     if (choice.filter.empty() || passes(choice.filter, words_of(picture, gpu))) out.push_back(&gpu);
   // By number, those that need a person come first: of many the screen has not room for all.
   const auto needs_somebody = [&](const TopGpu* gpu) {
-    return choice.gpu_order == GpuOrder::index && (!gpu->trouble.empty() || gpu->silent);
+    return choice.gpu_order == GpuOrder::index &&
+           (!gpu->trouble.empty() || gpu->silent || gpu->needs_attention);
   };
   std::stable_sort(out.begin(), out.end(), [&](const TopGpu* a, const TopGpu* b) {
     const bool first = needs_somebody(a), second = needs_somebody(b);

@@ -174,6 +174,45 @@ TEST(TopFrame, PowerNearItsLimitHasASign) {
   EXPECT_TRUE(has(text, "620/700^")) << text;
 }
 
+TEST(TopFrame, SignsAreExplainedWhereTheyAreShownAndThereIsRoom) {
+  TopPicture picture = machine(2);
+  EXPECT_FALSE(has(shown(picture), "85 % of the power limit"));
+  picture.gpus[0].watts = 620;
+  const std::string warned = shown(picture);
+  EXPECT_TRUE(has(warned, "W^ 85 % of the power limit")) << warned;
+  EXPECT_FALSE(has(warned, "W! 97 %")) << warned;
+  picture.gpus[0].watts = 690;
+  picture.gpus[1].needs_attention = picture.gpus[1].below_promise = true;
+  const std::string text = shown(picture);
+  for (const char* part : {"W! 97 %", "! needs attention", "loss! below promise"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  EXPECT_FALSE(has(shown(picture, {}, {80, 12}), "W! 97 %"));
+  TopPicture many = machine(64);
+  for (TopGpu& gpu : many.gpus) gpu.watts = 690;
+  EXPECT_FALSE(has(shown(many), "W! 97 %"));  // the rows have the whole screen
+
+  picture.tenants = {{.gpu = 0, .key = "a", .name = "train", .source = "time *", .watts = 1.0}};
+  TopChoice choice;
+  press(choice, key('p'), picture);
+  EXPECT_TRUE(has(shown(picture, choice, {120, 24}), "* mostly an assumption"));
+  EXPECT_FALSE(
+      has(shown(picture, choice, {40, 24}), "* mostly an assumption"));  // no column "from"
+}
+
+TEST(TopFrame, ThoseThatNeedAttentionComeFirstByNumberOnly) {
+  TopPicture picture = machine(4);
+  picture.gpus[1].trouble = "x";
+  picture.gpus[2].needs_attention = true;
+  picture.gpus[3].silent = true;
+  TopChoice choice;
+  EXPECT_EQ(shown_gpus(picture, choice).back()->id.index, 0);
+  EXPECT_EQ(shown_gpus(picture, choice).front()->id.index, 1);
+  choice.gpu_order = GpuOrder::power;
+  EXPECT_EQ(shown_gpus(picture, choice).back()->id.index, 0);
+  choice.gpu_order = GpuOrder::clock;  // all the same: in their own order
+  EXPECT_EQ(shown_gpus(picture, choice).front()->id.index, 0);
+}
+
 TEST(TopFrame, ANarrowTerminalLosesTheLeastImportantColumnsFirst) {
   const TopPicture picture = machine(8);
   const std::string wide = shown(picture, {}, {200, 24}), middle = shown(picture),
