@@ -6,6 +6,7 @@
 
 #include "terminal/plot.h"
 #include "terminal/text_width.h"
+#include "top_read.h"
 #include "top_view.h"
 
 namespace derate::cli {
@@ -150,9 +151,13 @@ Frame beside(Frame left, const Frame& right, std::size_t gap) {
 
 // Power and clock beside each other; nothing where there is no room for it.
 Frame both_charts(const TopGpu& gpu, std::size_t height, const Look& look) {
-  constexpr std::size_t kGap = 3, kLeastWidth = 24, kMostWidth = kAxis + 120;
-  const std::size_t width = std::min(kMostWidth, (look.width - std::min(look.width, kGap)) / 2);
+  constexpr std::size_t kGap = 3, kLeastWidth = 24, kMost = 120;
+  std::size_t width = (look.width - std::min(look.width, kGap)) / 2;
   if (width < kLeastWidth || height < 3) return {};
+  // Each second has as many columns: the chart begins 60 s ago, as its axis says.
+  constexpr std::size_t kSeconds = TopHistory::kSeconds;
+  const std::size_t room = std::min(width - kAxis, kMost);
+  width = kAxis + (room < kSeconds ? room : room / kSeconds * kSeconds);
   const Chart power{"power", gpu.power_history, top_of(gpu.limit_watts, gpu.power_history), "W",
                     power_paint(gpu)};
   const Chart clock{"clock", gpu.clock_history, top_of(gpu.highest_clock_mhz, gpu.clock_history),

@@ -40,9 +40,13 @@ std::map<std::string, std::vector<TopReading>> past_readings(const HistoryAnswer
       out[series.gpu].push_back({zero + std::chrono::seconds(begin), step, watts, clock});
     }
   }
-  for (auto& [uuid, readings] : out)  // of several policies, one after the other
+  constexpr Duration kNotYetKept = std::chrono::seconds(3);
+  for (auto& [uuid, readings] : out) {  // of several policies, one after the other
     std::stable_sort(readings.begin(), readings.end(),
                      [](const TopReading& a, const TopReading& b) { return a.time < b.time; });
+    TopReading& last = readings.back();
+    if (now - last.time <= kNotYetKept) last.held = std::max(last.held, now - last.time);
+  }
   return out;
 }
 

@@ -19,7 +19,8 @@ struct TopReading {
 };
 
 // Of each GPU by its UUID, the oldest first. Times of the answer are those of the day: both `now`s
-// are of one moment. A second that is not kept has no reading.
+// are of one moment. A second that is not kept has no reading;
+// the newest ones may not be kept yet, and have the last that is.
 std::map<std::string, std::vector<TopReading>> past_readings(const HistoryAnswer& answer,
                                                              Instant now, WallTime wall_now);
 

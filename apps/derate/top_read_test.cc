@@ -76,6 +76,22 @@ TEST(TopHistory, BeginsWithWhatTheDaemonHasKept) {
   EXPECT_FALSE(gpus[0].clock_history[58]);
 }
 
+TEST(TopHistory, ASecondThatIsNotKeptYetIsNoGap) {
+  constexpr std::int64_t kUnix = 1793512800;
+  for (const int late : {1, 2, 3}) {  // seconds
+    auto gpus = one_gpu(900);
+    TopHistory history(seconds(1));
+    const Instant now{seconds(5000 + late)};
+    history.add_past(past_readings(kept_minute(kUnix), now, WallTime(seconds(kUnix + late))));
+    history.add(gpus, now);
+    EXPECT_EQ(gpus[0].power_history[59], 900);
+    for (int i = 58; i >= 58 - late; --i)
+      EXPECT_EQ(gpus[0].power_history[static_cast<std::size_t>(i)],
+                late < 3 || i == 58 - late ? std::optional(159.0) : std::nullopt)
+          << late << " " << i;
+  }
+}
+
 TEST(TopHistory, WhatWasReadHereGoesBeforeWhatTheDaemonHasKept) {
   constexpr std::int64_t kUnix = 1793512800;
   auto gpus = one_gpu(900);
