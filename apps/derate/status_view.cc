@@ -17,6 +17,7 @@
 #include "simulated.h"
 #include "terminal/output.h"
 #include "terminal/text_width.h"
+#include "top_card.h"
 
 namespace derate::cli {
 namespace {
@@ -251,6 +252,19 @@ Result<Json> StatusView::look(const std::string& choice) {
 
 namespace {
 
+// Memory that is used, where it is known of any GPU: a column before the one at `at`.
+void add_memory(std::vector<std::string>& cells, std::size_t at, std::string cell, bool known) {
+  if (known) cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(at), std::move(cell));
+}
+std::string memory_of(const Json& gpu) {
+  const std::string out = memory_cell(card_at(gpu));
+  return out.empty() ? "-" : out;
+}
+bool knows_memory(const Json& gpus) {
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const Json& gpu) { return memory_of(gpu) != "-"; });
+}
+
 bool needs_somebody(const Json& gpu) {
   return !text_at(gpu, "attention").empty() || !text_at(gpu, "trouble").empty() ||
          !text_at(gpu, "error").empty();
@@ -258,16 +272,24 @@ bool needs_somebody(const Json& gpu) {
 
 // Two lines a GPU: its figures, and below them the reason, cut to the width.
 std::string narrow_text(const Json& gpus, std::size_t width) {
-  Table table({"GPU", "SM clock", "GPU util", "mem util", "power", "temp", "promise", "saved",
-               "<governed by"});
-  for (const Json& gpu : gpus)
-    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), cell(gpu, "sm_clock_mhz", 1, " MHz"),
-               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu),
-               governed_by(gpu)});
-  // The least telling columns go first: memory, temperature, utilisation.
-  const std::string text = table.text(width, {3, 5, 2, 7, 6});
+  constexpr std::size_t kMemory = 3;
+  const bool memory = knows_memory(gpus);
+  std::vector<std::string> headings{"GPU",  "SM clock", "GPU util", "mem bw",      "power",
+                                    "temp", "promise",  "saved",    "<governed by"};
+  add_memory(headings, kMemory, "memory", memory);
+  Table table(std::move(headings));
+  for (const Json& gpu : gpus) {
+    std::vector<std::string> cells{
+        gpu_cell(index_of(gpu), text_at(gpu, "uuid")), cell(gpu, "sm_clock_mhz", 1, " MHz"),
+        cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+        cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
+        cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), governed_by(gpu)};
+    add_memory(cells, kMemory, memory_of(gpu), memory);
+    table.add(std::move(cells));
+  }
+  // The least telling columns go first: bandwidth, temperature, utilisation.
+  const std::string text = memory ? table.text(width, {4, 6, 2, kMemory, 8, 7})
+                                  : table.text(width, {3, 5, 2, 7, 6});
   std::string out;
   std::size_t row = 0;
   for (const std::string_view line : split(text, '\n')) {
@@ -302,15 +324,24 @@ std::string way_to_save() {
 
 std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::size_t> width) {
   if (closed != ClosedGpus::no && gpus.empty()) return closed_text(closed) + "\n";
-  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
-               "saved", "<progress", "<governed by", "<why this clock"});
-  for (const Json& gpu : gpus)
-    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), text_at(gpu, "name"),
-               cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
-               governed_by(gpu), why_text(gpu)},
-              needs_somebody(gpu) ? Paint::bad : Paint::plain);
+  constexpr std::size_t kMemory = 4;
+  const bool memory = knows_memory(gpus);
+  std::vector<std::string> headings{"GPU",          "<name",          "SM clock", "GPU util",
+                                    "mem bw",       "power",          "temp",     "promise",
+                                    "saved",        "<progress",      "<governed by",
+                                    "<why this clock"};
+  add_memory(headings, kMemory, "memory", memory);
+  Table table(std::move(headings));
+  for (const Json& gpu : gpus) {
+    std::vector<std::string> cells{
+        gpu_cell(index_of(gpu), text_at(gpu, "uuid")), text_at(gpu, "name"),
+        cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+        cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
+        cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
+        governed_by(gpu), why_text(gpu)};
+    add_memory(cells, kMemory, memory_of(gpu), memory);
+    table.add(std::move(cells), needs_somebody(gpu) ? Paint::bad : Paint::plain);
+  }
   const bool is_wide = width && table.width() > *width;
   return is_wide ? narrow_text(gpus, *width) : table.text();
 }

@@ -150,6 +150,24 @@ TEST(StatusText, OnANarrowTerminalAGpuHasTwoLines) {
   EXPECT_EQ(lines[4], "    the clock of least energy");
 }
 
+TEST(StatusText, UsedMemoryIsAColumnWhereItIsKnownOfAny) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  Json gpu = governed();
+  const auto text = [&](std::optional<std::size_t> width) {
+    return status_text(Json::array({gpu, governed()}), ClosedGpus::no, width);
+  };
+  EXPECT_FALSE(has(text({}), "memory"));
+  gpu["card"] = {{"memory_used_bytes", 41 * kGiB}, {"memory_total_bytes", 80 * kGiB}};
+  for (const std::optional<std::size_t> width : {std::optional<std::size_t>(), {100}, {80}}) {
+    EXPECT_TRUE(has(text(width), "memory")) << text(width);
+    EXPECT_TRUE(has(text(width), " 41/80G ")) << text(width);
+    EXPECT_TRUE(has(text(width), "governed by")) << text(width);
+    EXPECT_TRUE(has(text(width), " 402 W")) << text(width);
+  }
+  gpu["error"] = "GPU is lost";
+  EXPECT_FALSE(has(text({}), "41/80G"));
+}
+
 TEST(StatusText, ThatNothingIsGovernedIsSaid) {
   const Json observed = {{"index", 0}};
   EXPECT_TRUE(has(nothing_governed(Json::array({observed})), "No GPU is governed"));

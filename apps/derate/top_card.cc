@@ -68,7 +68,16 @@ std::optional<TopXid> xid_at(const Json& card) {
 
 }  // namespace
 
+bool is_silent(const Json& gpu) {
+  constexpr double kQuietSeconds = 3;  // the page has the same
+  if (true_at(gpu, "stale")) return true;
+  if (text_at(gpu, "error").empty()) return false;
+  const auto silent = number_at(gpu, "silent_seconds");
+  return !silent || *silent >= kQuietSeconds;
+}
+
 TopCard card_at(const Json& gpu) {
+  if (is_silent(gpu)) return {};
   const auto at = gpu.find("card");
   if (at == gpu.end() || !at->is_object()) return {};
   const Json& card = *at;

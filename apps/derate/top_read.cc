@@ -45,16 +45,6 @@ std::optional<double> used_at(const Json& gpu) {
   return number_at(*at, "energy_joules");
 }
 
-// Whether its last reading is so old that what was read then holds no more. A single reading that
-// failed is no silence yet.
-bool is_stale(const Json& gpu) {
-  constexpr double kQuietSeconds = 3;  // the page has the same
-  if (true_at(gpu, "stale")) return true;
-  if (text_at(gpu, "error").empty()) return false;
-  const auto silent = number_at(gpu, "silent_seconds");
-  return !silent || *silent >= kQuietSeconds;
-}
-
 TopGpu top_gpu(const Json& json) {
   TopGpu out;
   out.id = {index_at(json), text_at(json, "uuid"), "", text_at(json, "name")};
@@ -67,7 +57,7 @@ TopGpu top_gpu(const Json& json) {
   out.utilisation = number_at(json, "gpu_utilisation_ratio");
   out.memory_utilisation = number_at(json, "memory_utilisation_ratio");
   out.celsius = number_at(json, "temperature_celsius");
-  if (!is_stale(json)) out.card = card_at(json);
+  out.card = card_at(json);
   out.promise = number_at(json, "promised_performance_ratio");
   out.expected_performance = number_at(json, "expected_performance_ratio");
   out.beat_age_s = number_at(json, "beat_age_seconds");
@@ -182,7 +172,7 @@ TopPicture top_picture(const Json& gpus) {
     const auto at = gpu.find("attribution");
     if (at == gpu.end() || !at->is_object()) continue;
     out.attribution = attribution_note(*at);
-    if (is_stale(gpu)) continue;  // its tenants are those of the last reading
+    if (is_silent(gpu)) continue;  // its tenants are those of the last reading
     add_tenant_rows(out.tenants, *at);
   }
   return out;
