@@ -167,6 +167,7 @@ Frame help_lines(const TopChoice& choice) {
   row("^  !", "at a power: 85 %, 97 % of its limit or more");
   row("sim", "a simulated GPU");
   row("*", "at a process: its watts are mostly an assumption so far");
+  row("mem bw", "share of the time in which the memory was accessed");
   row("loss", "of speed, as the policy expects it");
   row("est.", "savings are estimated, against the same work at the");
   row("", "highest clock; in brackets its 90 % interval");
