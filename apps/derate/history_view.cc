@@ -362,7 +362,7 @@ void add_axis(Frame& frame, const HistoryAnswer& answer, std::size_t before, std
   frame.push_back({{{std::string(before, ' ') + axis.labels, Paint::dim}}});
 }
 
-// The data of a picture, of what and how.
+// A picture's data and measures.
 struct HistoryPicture {
   const HistoryAnswer& answer;
   HistoryWhat what;
@@ -370,7 +370,7 @@ struct HistoryPicture {
   const HistoryLimits& limits;
 };
 
-// What all of them show in so many columns, and each one's scale.
+// All their values in so many columns, and each one's scale.
 struct HistoryColumns {
   std::vector<Series> all;
   std::vector<HistoryScale> scales;
@@ -442,12 +442,13 @@ void add_charts(Frame& frame, const HistoryPicture& picture, const std::vector<H
     const std::size_t room = look.width - std::min(look.width, display_width(name));
     frame.push_back(
         {{{name, Paint::strong}, {joined(sum_words(answer, rows[i], what, look), room)}}});
-    const Plot plot{.series = columns.all[i],
-                    .low = columns.scales[i].low,
-                    .high = columns.scales[i].high,
-                    .paint = paint_of(picture.what),
-                    .label = [&](double value) { return value_text(value, picture.what, picture.look); },
-                    .axis = axis};
+    const Plot plot{
+        .series = columns.all[i],
+        .low = columns.scales[i].low,
+        .high = columns.scales[i].high,
+        .paint = paint_of(picture.what),
+        .label = [&](double value) { return value_text(value, picture.what, picture.look); },
+        .axis = axis};
     append(frame, plot_lines(plot, look.width, height, look));
   }
   add_axis(frame, answer, axis, width, look);
@@ -459,7 +460,8 @@ std::string scale_sentence(const HistoryPicture& picture, const HistoryColumns& 
   const auto [least, most] = std::minmax_element(
       columns.scales.begin(), columns.scales.end(),
       [](const HistoryScale& a, const HistoryScale& b) { return a.high < b.high; });
-  if (!columns.of_limits) return fmt::format("Each from {} to {}", text(most->low), text(most->high));
+  if (!columns.of_limits)
+    return fmt::format("Each from {} to {}", text(most->low), text(most->high));
   const char* limit = picture.what == HistoryWhat::clock ? "highest clock" : "power limit";
   return fmt::format("Each from {} to its own {}, where it has none to its highest: {} to {}",
                      text(0), limit, text(least->high), text(most->high));
@@ -484,11 +486,11 @@ void add_lines(Frame& frame, const HistoryPicture& picture, const std::vector<Hi
   const std::size_t width = look.width - std::min(look.width, taken);
   const HistoryColumns columns = columns_of(picture, rows, width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    frame.push_back({{{fill_text(frame_text_of(rows[i].name, look), name_width, true, look) + "  ",
-                       Paint::strong},
-                      {sparkline(columns.all[i], columns.scales[i].low, columns.scales[i].high,
-                                 width, look),
-                       paint_of(what)}}});
+    frame.push_back(
+        {{{fill_text(frame_text_of(rows[i].name, look), name_width, true, look) + "  ",
+           Paint::strong},
+          {sparkline(columns.all[i], columns.scales[i].low, columns.scales[i].high, width, look),
+           paint_of(what)}}});
     if (words_width > 0) frame.back().spans.push_back({"  " + words[i]});
   }
   const std::size_t room = look.width - std::min(look.width, name_width + kGap);

@@ -27,13 +27,13 @@ Result<HistoryWhat> parse_history_what(const std::string& name);
 
 // The highest value that a GPU can have, by its UUID.
 using HistoryLimits = std::map<std::string, double>;
-// `gpus`: as status has them. Power limits in force, highest clocks; of energy that of `step_seconds`
-// at the power limit; nothing of others.
+// `gpus`: as status has them. Power limits in force, highest clocks; of energy that of
+// `step_seconds` at the power limit; nothing of others.
 HistoryLimits history_limits(const nlohmann::ordered_json& gpus, HistoryWhat what,
                              double step_seconds);
 
 // One GPU as one chart, some below each other, many and tenants as a line each; what each came to
-// beside it. No line is wider than the look; one GPU fits its height from 8 lines on. GPUs whose
+// next to it. No line is wider than the look; one GPU fits its height from 8 lines on. GPUs whose
 // limits differ have a scale each, others one for all.
 Frame history_frame(const HistoryAnswer& answer, HistoryWhat what, const Look& look,
                     const HistoryLimits& limits = {});

@@ -119,7 +119,9 @@ TEST(HistoryView, GpusOfDifferentLimitsHaveAScaleEach) {
   };
   const std::string own = draw(limits);
   EXPECT_EQ(line_of(own, 7), line_of(own, 6)) << own;
-  EXPECT_TRUE(has(own, "Each from 0 W to its own power limit, where it has none to its highest: 40 W to 400 W")) << own;
+  EXPECT_TRUE(has(
+      own, "Each from 0 W to its own power limit, where it has none to its highest: 40 W to 400 W"))
+      << own;
   limits.erase("GPU-7");  // all that are known are the same
   const std::string one = draw(limits);
   EXPECT_NE(line_of(one, 7), line_of(one, 6)) << one;
