@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "attribute_view.h"
 #include "base/json.h"
 #include "command_options.h"
 #include "live_view.h"
@@ -26,7 +27,7 @@ Result<void> print_pictures(const TopOptions& options, StatusView& view, Clock& 
     if (options.json)
       print_json_line("top", {{"gpus", gpus}});
     else
-      print("{}", status_text(gpus, view.closed()));
+      print("{}", status_text(gpus, view.closed(), width_of_terminal()));
     TRY(finish_output());
     if (round == options.rounds || !clock.sleep_until(clock.now() + interval)) break;
   }

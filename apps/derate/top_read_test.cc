@@ -103,6 +103,8 @@ TEST(TopHistory, WhatWasReadHereGoesBeforeWhatTheDaemonHasKept) {
   gpus = one_gpu(800);
   history.add(gpus, Instant{seconds(5003)});
   EXPECT_EQ(gpus[0].power_history[59], 800);
+  EXPECT_EQ(gpus[0].power_history[57], 900);
+  EXPECT_FALSE(gpus[0].power_history[58]);
   EXPECT_EQ(gpus[0].power_history[56], 900);
   EXPECT_EQ(gpus[0].power_history[55], 156);
 }
