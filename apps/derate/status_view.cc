@@ -252,10 +252,6 @@ Result<Json> StatusView::look(const std::string& choice) {
 
 namespace {
 
-// Memory that is used, where it is known of any GPU: a column before the one at `at`.
-void add_memory(std::vector<std::string>& cells, std::size_t at, std::string cell, bool known) {
-  if (known) cells.insert(cells.begin() + static_cast<std::ptrdiff_t>(at), std::move(cell));
-}
 std::string memory_of(const Json& gpu) {
   const std::string out = memory_cell(card_at(gpu));
   return out.empty() ? "-" : out;
@@ -265,6 +261,28 @@ bool knows_memory(const Json& gpus) {
                      [](const Json& gpu) { return memory_of(gpu) != "-"; });
 }
 
+constexpr std::ptrdiff_t kMemoryFigure = 3;
+
+// The figures of a GPU, and their headings. `memory`: used memory is one of them.
+std::vector<std::string> figure_headings(bool memory) {
+  std::vector<std::string> out{"GPU",   "SM clock", "GPU util", "mem bw",
+                               "power", "temp",     "promise",  "saved"};
+  if (memory) out.insert(out.begin() + kMemoryFigure, "memory");
+  return out;
+}
+std::vector<std::string> figures(const Json& gpu, bool memory) {
+  std::vector<std::string> out{gpu_cell(index_of(gpu), text_at(gpu, "uuid")),
+                               cell(gpu, "sm_clock_mhz", 1, " MHz"),
+                               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+                               cell(gpu, "memory_utilisation_ratio", 100, " %"),
+                               cell(gpu, "power_watts", 1, " W"),
+                               cell(gpu, "temperature_celsius", 1, " °C"),
+                               promise(gpu),
+                               saved(gpu)};
+  if (memory) out.insert(out.begin() + kMemoryFigure, memory_of(gpu));
+  return out;
+}
+
 bool needs_somebody(const Json& gpu) {
   return !text_at(gpu, "attention").empty() || !text_at(gpu, "trouble").empty() ||
          !text_at(gpu, "error").empty();
@@ -272,23 +290,17 @@ bool needs_somebody(const Json& gpu) {
 
 // Two lines a GPU: its figures, and below them the reason, cut to the width.
 std::string narrow_text(const Json& gpus, std::size_t width) {
-  constexpr std::size_t kMemory = 3;
   const bool memory = knows_memory(gpus);
-  std::vector<std::string> headings{"GPU",  "SM clock", "GPU util", "mem bw",      "power",
-                                    "temp", "promise",  "saved",    "<governed by"};
-  add_memory(headings, kMemory, "memory", memory);
+  std::vector<std::string> headings = figure_headings(memory);
+  headings.emplace_back("<governed by");
   Table table(std::move(headings));
   for (const Json& gpu : gpus) {
-    std::vector<std::string> cells{
-        gpu_cell(index_of(gpu), text_at(gpu, "uuid")), cell(gpu, "sm_clock_mhz", 1, " MHz"),
-        cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-        cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-        cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), governed_by(gpu)};
-    add_memory(cells, kMemory, memory_of(gpu), memory);
+    std::vector<std::string> cells = figures(gpu, memory);
+    cells.push_back(governed_by(gpu));
     table.add(std::move(cells));
   }
   // The least telling columns go first: bandwidth, temperature, utilisation.
-  const std::string text = memory ? table.text(width, {4, 6, 2, kMemory, 8, 7})
+  const std::string text = memory ? table.text(width, {4, 6, 2, kMemoryFigure, 8, 7})
                                   : table.text(width, {3, 5, 2, 7, 6});
   std::string out;
   std::size_t row = 0;
@@ -324,22 +336,18 @@ std::string way_to_save() {
 
 std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::size_t> width) {
   if (closed != ClosedGpus::no && gpus.empty()) return closed_text(closed) + "\n";
-  constexpr std::size_t kMemory = 4;
   const bool memory = knows_memory(gpus);
-  std::vector<std::string> headings{"GPU",          "<name",          "SM clock", "GPU util",
-                                    "mem bw",       "power",          "temp",     "promise",
-                                    "saved",        "<progress",      "<governed by",
-                                    "<why this clock"};
-  add_memory(headings, kMemory, "memory", memory);
+  std::vector<std::string> headings = figure_headings(memory);
+  headings.insert(headings.begin() + 1, "<name");
+  for (const char* more : {"<progress", "<governed by", "<why this clock"})
+    headings.emplace_back(more);
   Table table(std::move(headings));
   for (const Json& gpu : gpus) {
-    std::vector<std::string> cells{
-        gpu_cell(index_of(gpu), text_at(gpu, "uuid")), text_at(gpu, "name"),
-        cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-        cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-        cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
-        governed_by(gpu), why_text(gpu)};
-    add_memory(cells, kMemory, memory_of(gpu), memory);
+    std::vector<std::string> cells = figures(gpu, memory);
+    cells.insert(cells.begin() + 1, text_at(gpu, "name"));
+    cells.push_back(progress(gpu));
+    cells.push_back(governed_by(gpu));
+    cells.push_back(why_text(gpu));
     table.add(std::move(cells), needs_somebody(gpu) ? Paint::bad : Paint::plain);
   }
   const bool is_wide = width && table.width() > *width;

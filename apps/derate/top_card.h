@@ -1,4 +1,5 @@
-// The card of `derate top` and `derate status`: memory, PCIe link, fan, encoder, decoder and errors of one GPU.
+// The card of `derate top` and `derate status`: memory, PCIe link, fan, encoder, decoder and errors
+// of one GPU.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,11 +31,12 @@ struct TopCard {
   std::optional<TopXid> xid;                     // the last one
 };
 
-// Whether a GPU's last reading, as status has it, is so old that what was read then holds no more. A
-// single reading that failed is no silence yet.
+// Whether a GPU's last reading, as status has it, is so old that what was read then holds no more.
+// A single reading that failed is no silence yet.
 bool is_silent(const nlohmann::ordered_json& gpu);
 
-// `gpu`: as status has it; nothing of one that is silent. A field of another type than it should have is missing.
+// `gpu`: as status has it; nothing of one that is silent. A field of another type than it should
+// have is missing.
 TopCard card_at(const nlohmann::ordered_json& gpu);
 
 // Binary multiples of bytes, a unit of the larger one: "41/80G", "0.4/24G", "-/80G"; empty where
