@@ -12,6 +12,7 @@
 #include "core/gpu_id.h"
 #include "govern/fleet/restore_left.h"
 #include "integ/user_rule.h"
+#include "service/records/card_json.h"
 #include "service/records/state_file.h"
 #include "service/transport/daemon_call.h"
 #include "simulated.h"
@@ -45,6 +46,9 @@ Json ungoverned_state(TelemetrySource& source) {
   put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
   put("temperature_celsius", sample->temperature);
   put_modes(json, *sample);
+  if (sample->card)
+    if (Json card = card_json(*sample->card, {}, sample->time); !card.is_null())
+      json["card"] = std::move(card);
   json["reason"] = driver_reason(*sample);
   return json;
 }

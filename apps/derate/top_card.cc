@@ -131,13 +131,14 @@ std::string link_rates_text(const TopLink& link) {
 }
 
 std::string ecc_text(const TopCard& card) {
+  if (card.corrected == 0.0 && card.uncorrected == 0.0) return "none";
   std::string out = card.corrected ? whole(*card.corrected) + " corrected" : "";
   if (card.uncorrected)
     out += (out.empty() ? "" : ", ") + whole(*card.uncorrected) + " uncorrected";
   return out;
 }
 
-std::string xid_text(const TopXid& xid) {
+std::string last_xid_text(const TopXid& xid) {
   std::string out = fmt::format("{}", xid.code);
   if (xid.time) out += " at " + second_text(*xid.time);
   if (!xid.text.empty()) out += " (" + xid.text + ")";

@@ -50,6 +50,6 @@ std::string used_memory_text(const TopCard& card);
 std::string link_text(const TopLink& link);
 std::string link_rates_text(const TopLink& link);
 std::string ecc_text(const TopCard& card);
-std::string xid_text(const TopXid& xid);
+std::string last_xid_text(const TopXid& xid);
 
 }  // namespace derate::cli

@@ -185,7 +185,7 @@ Frame gpu_panel(const TopPicture& picture, const TopGpu& gpu, const Look& look) 
   append(out, fact_lines(card_facts(gpu.card), card_lines, look));
   append(out, fact_lines(policy_facts(gpu, look), lines, look));
   add_sentence(out, "trouble", gpu.trouble, Paint::bad, lines, look);
-  if (gpu.card.xid) add_sentence(out, "Xid", xid_text(*gpu.card.xid), Paint::bad, lines, look);
+  if (gpu.card.xid) add_sentence(out, "Xid", last_xid_text(*gpu.card.xid), Paint::bad, lines, look);
   add_sentence(out, "why", gpu.reason, Paint::plain, lines, look);
   const auto tenants = tenants_of(picture, gpu);
   const auto left = [&] { return look.height - std::min(look.height, out.size()); };

@@ -68,6 +68,10 @@ TopGpu top_gpu(const Json& json) {
   if (out.how == "configuration") out.how.clear();  // as usual
   out.trouble = text_at(json, "trouble");
   out.silent = !text_at(json, "error").empty();
+  if (is_silent(json)) {
+    if (const std::string silence = silence_text(json); !silence.empty()) out.trouble = silence;
+    out.promise = out.expected_performance = std::nullopt;
+  }
   out.reason = out.trouble.empty() ? why_text(json) : text_at(json, "reason");
   out.work = text_at(json, "work");
   if (const std::string phase = text_at(json, "phase"); !phase.empty())

@@ -193,6 +193,11 @@ TEST(TopPicture, AGpuThatIsSilentForLongShowsNeitherItsCardNorTenants) {
   EXPECT_TRUE(known());
   gpu["silent_seconds"] = 3.0;
   EXPECT_FALSE(known());
+  gpu["trouble"] = "nvmlDeviceGetUUID: GPU is lost";
+  gpu["promised_performance_ratio"] = 0.9;
+  const TopGpu lost = top_picture(Json::array({gpu})).gpus[0];
+  EXPECT_TRUE(lost.trouble.starts_with("LOST since ")) << lost.trouble;
+  EXPECT_FALSE(lost.promise);
   gpu.erase("error");
   gpu["stale"] = true;
   EXPECT_FALSE(known());

@@ -260,7 +260,7 @@ Line legend_line(const TopPicture& picture, const TopChoice& choice, const Frame
     const bool warned = any([](const TopGpu* gpu) { return *power_sign(*gpu) == '^'; });
     const bool full = any([](const TopGpu* gpu) { return *power_sign(*gpu) == '!'; });
     if (warned) add("W^", "85 % of the power limit");
-    if (full) add("W!", "97 %");
+    if (full) add("W!", warned ? "97 %" : "97 % of the power limit");
   }
   if (choice.page == TopPage::gpus) {
     if (any([](const TopGpu* gpu) { return gpu->needs_attention || !gpu->trouble.empty(); }))

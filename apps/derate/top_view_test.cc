@@ -184,7 +184,8 @@ TEST(TopFrame, SignsAreExplainedWhereTheyAreShownAndThereIsRoom) {
   picture.gpus[0].watts = 690;
   picture.gpus[1].needs_attention = picture.gpus[1].below_promise = true;
   const std::string text = shown(picture);
-  for (const char* part : {"W! 97 %", "! needs attention", "loss! below promise"})
+  for (const char* part :
+       {"W! 97 % of the power limit", "! needs attention", "loss! below promise"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   EXPECT_FALSE(has(shown(picture, {}, {80, 12}), "W! 97 %"));
   TopPicture many = machine(64);
@@ -299,6 +300,8 @@ TEST(TopFrame, ThePanelHasTheFactsOfTheCard) {
                            "Xid 79 (the GPU has fallen off the bus), 2 since derated began"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   EXPECT_FALSE(has(text, "encoder")) << text;
+  card.corrected = 0;
+  EXPECT_TRUE(has(shown(picture, {}, {100, 40}), "ECC errors none"));
 }
 
 TEST(TopFrame, ProcessesHaveTheirMemoryAndHowLongTheirEnergyCounts) {
