@@ -158,6 +158,23 @@ std::string silence_text(const Json& gpu) {
   return fmt::format("{}{}: {}", is_lost ? "LOST" : "no answer", since, error);
 }
 
+// As the page says it (web/ui/src/words.ts).
+std::string plain_trouble(const std::string& message) {
+  const auto colon = message.find(": "), code = message.rfind(" (NVML error ");
+  if (!message.starts_with("nvml") || colon == message.npos || code == message.npos || code < colon)
+    return message;
+  const std::string call = message.substr(0, colon);
+  const auto has = [&](const char* part) { return call.find(part) != call.npos; };
+  const char* what = has("Reset") && has("Clock")     ? "clock cannot be given back"
+                     : has("Set") && has("Clock")     ? "clock cannot be set"
+                     : has("SetPowerManagementLimit") ? "power limit cannot be set"
+                                                      : "cannot be read";
+  std::string why = message.substr(colon + 2, code - colon - 2);
+  if (to_lower(why) == "insufficient permissions") why = "no permission";
+  if (to_lower(why) == "not supported") why = "not supported";
+  return fmt::format("{}: {} ({}, {}", what, why, call, message.substr(code + 2));
+}
+
 std::string closed_text(ClosedGpus closed) {
   switch (closed) {
     case ClosedGpus::no:
@@ -187,7 +204,7 @@ std::string assignment_text(const Json& gpu) {
 // was set, though it is set again.
 std::string why_text(const Json& gpu) {
   if (std::string silence = silence_text(gpu); !silence.empty()) return silence;
-  std::string out = text_at(gpu, "trouble");
+  std::string out = plain_trouble(text_at(gpu, "trouble"));
   if (out.empty()) out = text_at(gpu, "reason");
   const auto bounds = gpu.find("bounds");
   if (bounds != gpu.end() && bounds->is_array() && !bounds->empty() && bounds->front().is_object())

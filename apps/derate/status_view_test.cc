@@ -76,6 +76,22 @@ TEST(StatusText, TroubleComesBeforeTheReason) {
   EXPECT_FALSE(has(text, "the clock of least energy"));
 }
 
+TEST(StatusText, ATroubleOfTheDriverBeginsWithWhatFailed) {
+  EXPECT_EQ(plain_trouble("nvmlDeviceSetGpuLockedClocks: Insufficient Permissions (NVML error 4)"),
+            "clock cannot be set: no permission (nvmlDeviceSetGpuLockedClocks, NVML error 4)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceResetGpuLockedClocks(1, 2): Timeout (NVML error 10)"),
+            "clock cannot be given back: Timeout (nvmlDeviceResetGpuLockedClocks(1, 2), NVML error "
+            "10)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceSetPowerManagementLimit: Not Supported (NVML error 3)"),
+            "power limit cannot be set: not supported (nvmlDeviceSetPowerManagementLimit, NVML "
+            "error 3)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceGetUUID: Unknown Error (NVML error 999)"),
+            "cannot be read: Unknown Error (nvmlDeviceGetUUID, NVML error 999)");
+  for (const char* other : {"", "nvml", "nvmlDeviceGetUUID", "nvmlInit (NVML error 3): x",
+                            "left by pid 7, which is gone: `derate restore` gives it back"})
+    EXPECT_EQ(plain_trouble(other), other);
+}
+
 TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
   Json gpu = governed();
   gpu["dry_run"] = true;

@@ -66,7 +66,7 @@ TopGpu top_gpu(const Json& json) {
   out.policy = text_at(json, "policy");
   out.how = assignment_text(json);
   if (out.how == "configuration") out.how.clear();  // as usual
-  out.trouble = text_at(json, "trouble");
+  out.trouble = plain_trouble(text_at(json, "trouble"));
   out.silent = !text_at(json, "error").empty();
   if (is_silent(json)) {
     if (const std::string silence = silence_text(json); !silence.empty()) out.trouble = silence;
