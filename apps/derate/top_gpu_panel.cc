@@ -82,12 +82,13 @@ std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
   if (const auto loss = loss_of(gpu))
     out.push_back({"loss", ratio_text(loss, 1) + (gpu.below_promise ? "! below promise" : ""),
                    gpu.breaks_promise ? Paint::bad : Paint::plain});
-  if (gpu.saving)
-    out.push_back(
-        {"saved",
-         saving_text(*gpu.saving, look) +
-             (gpu.saving->since.empty() ? "" : " since " + frame_text_of(gpu.saving->since, look)),
-         Paint::good});
+  if (gpu.saving) {
+    const bool has_room = look.width >= 100;  // else the saving itself would be left out
+    std::string saved = saving_text(*gpu.saving, look);
+    if (has_room && !gpu.saving->since.empty())
+      saved += " since " + frame_text_of(gpu.saving->since, look);
+    out.push_back({"saved", saved, Paint::good});
+  }
   if (!gpu.work.empty()) out.push_back({"work", frame_text_of(gpu.work, look)});
   if (gpu.launch_unsteadiness)
     out.push_back({"launches", fmt::format("within {:.1f} %", 100 * *gpu.launch_unsteadiness)});
