@@ -90,11 +90,11 @@ std::string reading_text(const MeasuredView& measured) {
 
 void add_fact(std::string& out, const char* name, const std::string& value) {
   if (value.empty()) return;
-  out += toned(fmt::format("{:<10}", name), Paint::dim) + value + "\n";
+  out += toned(fmt::format("{:<12}", name), Paint::dim) + value + "\n";
 }
 
 std::string changes_text(const WhyAnswer& answer, std::size_t width) {
-  Table table({"changed", "clock", "<policy", "<last word", "expected", "<why"});
+  Table table({"changed", "clock", "<policy", "<decided by", "expected", "<why"});
   for (auto each = answer.changes.rbegin(); each != answer.changes.rend(); ++each)
     table.add({second_text(exact_time(each->time_unix_seconds)),
                each->asked_clock_mhz ? mhz_text(each->asked_clock_mhz) : "own control",
@@ -161,8 +161,8 @@ std::string why_text(const WhyAnswer& answer, std::size_t width) {
     const DecisionView& decision = *answer.decision;
     add_fact(out, "because", decision.reason);
     add_fact(out, "policy", policy_text(decision));
-    add_fact(out, "last word", rule_text(decision));
-    add_fact(out, "believed", belief_text(decision));
+    add_fact(out, "decided by", rule_text(decision));
+    add_fact(out, "expected", belief_text(decision));
     add_fact(out, "bound", decision.bound.empty() ? "" : "by " + decision.bound);
     const double age = answer.at_unix_seconds - decision.time_unix_seconds;
     add_fact(out, "since",

@@ -36,17 +36,17 @@ WhyAnswer capped_gpu() {
   return out;
 }
 
-TEST(WhyText, SaysWhoSetTheClockAndWhatWasBelieved) {
+TEST(WhyText, SaysWhoSetTheClockAndWhatWasExpected) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();
   const std::string text = why_text(capped_gpu(), 120);
   for (const char* part :
-       {"GPU 0 at 2026-11-01 12:05:00\n", "clock     1228 MHz, set to 1230 MHz\n",
-        "because   the cheapest clock that keeps 90 %\n",
-        "policy    assure, assigned by command (root)\n", "last word the policy\n",
-        "believed  93.1 % of the highest clock's performance; promised 90.0 %\n",
-        "since     2026-11-01 12:02:00, 3:00 before\n",
-        "read then 402 W, 98 % utilisation, held down by sw_power_cap, sw_thermal_slowdown\n",
+       {"GPU 0 at 2026-11-01 12:05:00\n", "clock       1228 MHz, set to 1230 MHz\n",
+        "because     the cheapest clock that keeps 90 %\n",
+        "policy      assure, assigned by command (root)\n", "decided by  the policy\n",
+        "expected    93.1 % of the highest clock's performance; promised 90.0 %\n",
+        "since       2026-11-01 12:02:00, 3:00 before\n",
+        "read then   402 W, 98 % utilisation, held down by sw_power_cap, sw_thermal_slowdown\n",
         "The last 3 changes, the newest first:\n"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   EXPECT_LT(text.find("1230 MHz  assure"), text.find("1215 MHz  assure"));
@@ -62,7 +62,7 @@ TEST(WhyText, SaysWhatIsNotThere) {
   std::string text = why_text(answer, 120);
   EXPECT_TRUE(has(text, "under the GPU's own control"));
   EXPECT_TRUE(has(text, "none: the GPU is only observed"));
-  EXPECT_FALSE(has(text, "last word the")) << text;
+  EXPECT_FALSE(has(text, "decided by  the")) << text;
   answer.decision.reset();
   answer.changes.clear();
   text = why_text(answer, 120);

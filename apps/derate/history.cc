@@ -9,6 +9,7 @@
 #include "command_options.h"
 #include "history_source.h"
 #include "history_view.h"
+#include "service/http/api_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -22,6 +23,16 @@ Look look_of_output() {
   // One line is left for the prompt that follows.
   const std::size_t lines = known ? std::size_t{size.ws_row} - 1 : kLines;
   return {.width = terminal_width(), .height = lines, .utf8 = shows_utf8()};
+}
+
+// Of the daemon's GPUs; nothing where none runs: then one scale is for all.
+HistoryLimits limits_of_daemon(const HistoryOptions& options, HistoryWhat what,
+                               double step_seconds) {
+  if (!options.file.empty()) return {};
+  const auto status = api_ask(StatusRead{});
+  const auto gpus = status.ok() ? status->find("gpus") : Json::const_iterator();
+  if (!status.ok() || gpus == status->end()) return {};
+  return history_limits(*gpus, what, step_seconds);
 }
 
 }  // namespace
@@ -40,7 +51,12 @@ Result<int> run_verb(const HistoryOptions& options) {
     request.points = history_points(what, look);
   const auto answer = TRY(ask_history(request, options.file));
   if (options.json) return print_json("history", answer_json(answer));
-  print("{}", options.csv ? history_csv(answer) : toned(history_frame(answer, what, look)));
+  if (options.csv) {
+    print("{}", history_csv(answer));
+  } else {
+    const auto limits = limits_of_daemon(options, what, answer.step_seconds);
+    print("{}", toned(history_frame(answer, what, look, limits)));
+  }
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/energy_text.h"
+#include "base/json.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/when.h"
@@ -361,58 +362,114 @@ void add_axis(Frame& frame, const HistoryAnswer& answer, std::size_t before, std
   frame.push_back({{{std::string(before, ' ') + axis.labels, Paint::dim}}});
 }
 
-// What all of them show in so many columns, and on which scale.
+// A picture's data and measures.
+struct HistoryPicture {
+  const HistoryAnswer& answer;
+  HistoryWhat what;
+  const Look& look;
+  const HistoryLimits& limits;
+};
+
+// All their values in so many columns, and each one's scale.
 struct HistoryColumns {
   std::vector<Series> all;
-  HistoryScale scale;
+  std::vector<HistoryScale> scales;
+  bool of_limits = false;  // each has its own
 };
-HistoryColumns columns_of(const HistoryAnswer& answer, const std::vector<HistoryRow>& rows,
-                          HistoryWhat what, std::size_t width) {
-  HistoryColumns out;
-  for (const HistoryRow& row : rows) out.all.push_back(columns_of(answer, row, what, width));
-  out.scale = scale_of(out.all, what);
+
+std::optional<double> highest_of(const Series& series) {
+  std::optional<double> out;
+  for (const auto& value : series)
+    if (value && std::isfinite(*value)) take_highest(out, value);
   return out;
 }
 
-// As wide as its labels.
-std::size_t axis_width(const HistoryScale& scale, HistoryWhat what, const Look& look) {
+// Whether the limits of these GPUs differ. Tenants have none: they are compared with each other.
+bool limits_differ(const std::vector<HistoryRow>& rows, const HistoryLimits& limits) {
+  std::vector<double> known;
+  for (const HistoryRow& row : rows) {
+    if (row.series.front()->kind != "gpu") return false;
+    if (const auto at = limits.find(row.series.front()->gpu); at != limits.end())
+      known.push_back(at->second);
+  }
+  constexpr double kSame = 0.01;
+  return std::any_of(known.begin(), known.end(), [&](double limit) {
+    return std::abs(limit - known.front()) > kSame * known.front();
+  });
+}
+
+HistoryColumns columns_of(const HistoryPicture& picture, const std::vector<HistoryRow>& rows,
+                          std::size_t width) {
+  HistoryColumns out;
+  for (const HistoryRow& row : rows)
+    out.all.push_back(columns_of(picture.answer, row, picture.what, width));
+  out.scales.assign(rows.size(), scale_of(out.all, picture.what));
+  out.of_limits = limits_differ(rows, picture.limits);
+  for (std::size_t i = 0; out.of_limits && i < rows.size(); ++i) {
+    const auto limit = picture.limits.find(rows[i].series.front()->gpu);
+    const double highest = highest_of(out.all[i]).value_or(0);
+    out.scales[i] = limit != picture.limits.end()
+                        ? HistoryScale{0, std::max(limit->second, highest)}
+                        : scale_of({out.all[i]}, picture.what);
+  }
+  return out;
+}
+
+// As wide as the labels.
+std::size_t axis_width(const std::vector<HistoryScale>& scales, HistoryWhat what,
+                       const Look& look) {
   constexpr std::size_t kLine = 3;
   std::size_t out = 0;
-  for (const double value : {scale.low, (scale.low + scale.high) / 2, scale.high})
-    out = std::max(out, display_width(value_text(value, what, look)) + kLine);
+  for (const HistoryScale& scale : scales)
+    for (const double value : {scale.low, (scale.low + scale.high) / 2, scale.high})
+      out = std::max(out, display_width(value_text(value, what, look)) + kLine);
   return std::min(out, look.width);
 }
 
-// Below each other, each with its axis of values, on one scale and one axis of time.
-void add_charts(Frame& frame, const HistoryAnswer& answer, const std::vector<HistoryRow>& rows,
-                HistoryWhat what, const Look& look) {
+// Below each other, each with its axis of values, on one axis of time.
+void add_charts(Frame& frame, const HistoryPicture& picture, const std::vector<HistoryRow>& rows) {
+  const auto& [answer, what, look, limits] = picture;
   constexpr std::size_t kOther = 3, kMost = 16, kLeast = 3;  // title and axis of time
   const std::size_t spare = look.height - std::min(look.height, kOther);
   const std::size_t each = spare / rows.size();
   const std::size_t height = std::clamp(each - std::min<std::size_t>(each, 1), kLeast,
                                         rows.size() == 1 ? kMost : std::size_t{6});
-  const std::size_t axis = axis_width(columns_of(answer, rows, what, look.width).scale, what, look);
+  const std::size_t axis = axis_width(columns_of(picture, rows, look.width).scales, what, look);
   const std::size_t width = look.width - axis;
-  const HistoryColumns columns = columns_of(answer, rows, what, width);
+  const HistoryColumns columns = columns_of(picture, rows, width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string name = frame_text_of(rows[i].name, look) + "  ";
     const std::size_t room = look.width - std::min(look.width, display_width(name));
     frame.push_back(
         {{{name, Paint::strong}, {joined(sum_words(answer, rows[i], what, look), room)}}});
-    const Plot plot{.series = columns.all[i],
-                    .low = columns.scale.low,
-                    .high = columns.scale.high,
-                    .paint = paint_of(what),
-                    .label = [&](double value) { return value_text(value, what, look); },
-                    .axis = axis};
+    const Plot plot{
+        .series = columns.all[i],
+        .low = columns.scales[i].low,
+        .high = columns.scales[i].high,
+        .paint = paint_of(picture.what),
+        .label = [&](double value) { return value_text(value, picture.what, picture.look); },
+        .axis = axis};
     append(frame, plot_lines(plot, look.width, height, look));
   }
   add_axis(frame, answer, axis, width, look);
 }
 
+// "Each from 0 W to 800 W"; "Each from 0 W to its own power limit: 75 W to 700 W".
+std::string scale_sentence(const HistoryPicture& picture, const HistoryColumns& columns) {
+  const auto text = [&](double value) { return value_text(value, picture.what, picture.look); };
+  const auto [least, most] = std::minmax_element(
+      columns.scales.begin(), columns.scales.end(),
+      [](const HistoryScale& a, const HistoryScale& b) { return a.high < b.high; });
+  if (!columns.of_limits)
+    return fmt::format("Each from {} to {}", text(most->low), text(most->high));
+  const char* limit = picture.what == HistoryWhat::clock ? "highest clock" : "power limit";
+  return fmt::format("Each from {} to its own {}, where it has none to its highest: {} to {}",
+                     text(0), limit, text(least->high), text(most->high));
+}
+
 // A line each: who, the values over time, what it came to.
-void add_lines(Frame& frame, const HistoryAnswer& answer, const std::vector<HistoryRow>& rows,
-               HistoryWhat what, const Look& look) {
+void add_lines(Frame& frame, const HistoryPicture& picture, const std::vector<HistoryRow>& rows) {
+  const auto& [answer, what, look, limits] = picture;
   std::vector<std::string> words;
   std::size_t name_width = 0, words_width = 0;
   for (const HistoryRow& row : rows) {
@@ -427,11 +484,13 @@ void add_lines(Frame& frame, const HistoryAnswer& answer, const std::vector<Hist
   if (name_width + words_width + 2 * kGap + kLeast > look.width) words_width = 0;
   const std::size_t taken = name_width + kGap + (words_width > 0 ? words_width + kGap : 0);
   const std::size_t width = look.width - std::min(look.width, taken);
-  const auto [all, scale] = columns_of(answer, rows, what, width);
+  const HistoryColumns columns = columns_of(picture, rows, width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    frame.push_back({{{fill_text(frame_text_of(rows[i].name, look), name_width, true, look) + "  ",
-                       Paint::strong},
-                      {sparkline(all[i], scale.low, scale.high, width, look), paint_of(what)}}});
+    frame.push_back(
+        {{{fill_text(frame_text_of(rows[i].name, look), name_width, true, look) + "  ",
+           Paint::strong},
+          {sparkline(columns.all[i], columns.scales[i].low, columns.scales[i].high, width, look),
+           paint_of(what)}}});
     if (words_width > 0) frame.back().spans.push_back({"  " + words[i]});
   }
   const std::size_t room = look.width - std::min(look.width, name_width + kGap);
@@ -441,9 +500,7 @@ void add_lines(Frame& frame, const HistoryAnswer& answer, const std::vector<Hist
     line.spans.insert(line.spans.begin(), {std::string(name_width + kGap, ' ')});
     frame.push_back(std::move(line));
   }
-  frame.push_back({{{fmt::format("Each from {} to {}", value_text(scale.low, what, look),
-                                 value_text(scale.high, what, look)),
-                     Paint::dim}}});
+  frame.push_back({{{scale_sentence(picture, columns), Paint::dim}}});
 }
 
 // What was kept, where that is not all that was asked for.
@@ -523,7 +580,25 @@ std::int64_t history_points(HistoryWhat what, const Look& look) {
   return what == HistoryWhat::energy ? std::clamp<std::int64_t>(columns, 1, kMost) : kMost;
 }
 
-Frame history_frame(const HistoryAnswer& answer, HistoryWhat what, const Look& look) {
+HistoryLimits history_limits(const Json& gpus, HistoryWhat what, double step_seconds) {
+  HistoryLimits out;
+  const auto limit_of = [&](const Json& gpu) -> std::optional<double> {
+    if (what == HistoryWhat::clock) return number_at(gpu, "highest_sm_clock_mhz");
+    if (what != HistoryWhat::power && what != HistoryWhat::energy) return std::nullopt;
+    auto watts = number_at(gpu, "set_power_limit_watts");
+    if (!watts) watts = number_at(gpu, "factory_power_limit_watts");
+    if (watts && what == HistoryWhat::energy) *watts *= step_seconds;
+    return watts;
+  };
+  for (const Json& gpu : gpus)
+    if (gpu.is_object())
+      if (const auto limit = limit_of(gpu); limit && *limit > 0) out[text_at(gpu, "uuid")] = *limit;
+  return out;
+}
+
+Frame history_frame(const HistoryAnswer& answer, HistoryWhat what, const Look& look,
+                    const HistoryLimits& limits) {
+  const HistoryPicture picture{answer, what, look, limits};
   const WallTime from = wall_of(answer.from_unix_seconds), to = wall_of(answer.to_unix_seconds);
   Frame out;
   out.push_back({{{heading(answer, what), Paint::strong}, {", " + period_text(from, to)}}});
@@ -538,9 +613,9 @@ Frame history_frame(const HistoryAnswer& answer, HistoryWhat what, const Look& l
     constexpr std::size_t kMostCharts = 4;
     const bool tenants = rows.front().series.front()->kind == "tenant";
     if (rows.size() <= kMostCharts && !tenants)
-      add_charts(out, answer, rows, what, look);
+      add_charts(out, picture, rows);
     else
-      add_lines(out, answer, rows, what, look);
+      add_lines(out, picture, rows);
     add_remarks(out, answer, look);
   }
   for (Line& line : out)

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <sstream>
 
+#include "base/json.h"
 #include "base/when.h"
 #include "test_text.h"
 
@@ -101,6 +102,55 @@ TEST(HistoryView, SaysWhatEachCameTo) {
   EXPECT_TRUE(has(many, "Each from 0 W to 400 W"));
 }
 
+TEST(HistoryView, GpusOfDifferentLimitsHaveAScaleEach) {
+  HistoryAnswer answer = six_hours(8);
+  for (auto* watts : {&answer.series[7].power_watts, &answer.series[7].power_most_watts})
+    for (auto& value : **watts) value = *value / 10;
+  HistoryLimits limits;
+  for (int i = 0; i < 8; ++i) limits["GPU-" + std::to_string(i)] = i < 7 ? 400 : 40;
+  const Look look{.width = 120, .height = 24};
+  const auto line_of = [&](const std::string& text, int gpu) {
+    const auto begin = text.find("GPU " + std::to_string(gpu) + "  ");
+    const std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    return line.substr(7, line.find("mean") - 7);
+  };
+  const auto draw = [&](const HistoryLimits& known) {
+    return frame_text(history_frame(answer, HistoryWhat::power, look, known));
+  };
+  const std::string own = draw(limits);
+  EXPECT_EQ(line_of(own, 7), line_of(own, 6)) << own;
+  EXPECT_TRUE(has(
+      own, "Each from 0 W to its own power limit, where it has none to its highest: 40 W to 400 W"))
+      << own;
+  limits.erase("GPU-7");  // all that are known are the same
+  const std::string one = draw(limits);
+  EXPECT_NE(line_of(one, 7), line_of(one, 6)) << one;
+  EXPECT_TRUE(has(one, "Each from 0 W to 400 W")) << one;
+  limits["GPU-6"] = 4000;
+  const std::string without = draw(limits);  // 40 W is the highest of one without a limit
+  EXPECT_EQ(line_of(without, 7), line_of(without, 5)) << without;
+  EXPECT_NE(line_of(without, 6), line_of(without, 5)) << without;
+  answer = six_hours(2);  // a chart each
+  const std::string charts = draw({{"GPU-0", 700}, {"GPU-1", 450}});
+  EXPECT_TRUE(has(charts, " 700 W")) << charts;
+  EXPECT_TRUE(has(charts, " 450 W")) << charts;
+}
+
+TEST(HistoryView, LimitsAreThoseInForce) {
+  const Json gpus = Json::array({{{"uuid", "a"},
+                                  {"set_power_limit_watts", 180},
+                                  {"factory_power_limit_watts", 300},
+                                  {"highest_sm_clock_mhz", 1530}},
+                                 {{"uuid", "b"}, {"factory_power_limit_watts", 700}},
+                                 {{"uuid", "c"}},
+                                 7});
+  EXPECT_EQ(history_limits(gpus, HistoryWhat::power, 1), (HistoryLimits{{"a", 180}, {"b", 700}}));
+  EXPECT_EQ(history_limits(gpus, HistoryWhat::clock, 1), (HistoryLimits{{"a", 1530}}));
+  EXPECT_EQ(history_limits(gpus, HistoryWhat::energy, 60),
+            (HistoryLimits{{"a", 10800}, {"b", 42000}}));
+  EXPECT_TRUE(history_limits(gpus, HistoryWhat::temperature, 1).empty());
+}
+
 // One line a second of the GPU, though two policies had it in turn.
 TEST(HistoryView, PoliciesOfOneGpuAreOneChart) {
   HistoryAnswer answer = six_hours(1);
@@ -149,7 +199,10 @@ RC_GTEST_PROP(HistoryViewProperty, FitsAnyLook, ()) {
                   .height = *rc::gen::inRange<std::size_t>(1, 60),
                   .utf8 = *rc::gen::arbitrary<bool>()};
   const auto what = static_cast<HistoryWhat>(*rc::gen::inRange(0, 7));
-  const Frame frame = history_frame(answer, what, look);
+  HistoryLimits limits;
+  for (const HistorySeriesView& series : answer.series)
+    limits[series.gpu] = *rc::gen::element(75.0, 300.0, 700.0);
+  const Frame frame = history_frame(answer, what, look, limits);
   for (const Line& line : frame) RC_ASSERT(line_width(line) <= look.width);
   if (answer.series.size() == 1 && look.height >= 8) RC_ASSERT(frame.size() <= look.height);
   RC_ASSERT(history_points(what, look) >= 1);

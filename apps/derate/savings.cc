@@ -45,7 +45,7 @@ Result<int> run_verb(const SavingsOptions& options) {
   const std::string& told = account.prices.by_hour.currency;
   account.currency = told.empty() ? settings.currency : told;
   if (options.json) return print_json("savings", savings_json(account));
-  print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width()));
+  print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width(), now));
   return 0;
 }
 

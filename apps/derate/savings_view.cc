@@ -255,9 +255,10 @@ SavingsAccount make_savings_account(SavingsAnswer answer, const std::string& by,
   return out;
 }
 
-std::string savings_text(const SavingsAccount& account, std::size_t width) {
+std::string savings_text(const SavingsAccount& account, std::size_t width, WallTime now) {
   const SavingsAnswer& answer = account.answer;
-  const WallTime from = wall_of(answer.from_unix_seconds), to = wall_of(answer.to_unix_seconds);
+  const WallTime from = wall_of(answer.from_unix_seconds);
+  const WallTime to = std::clamp(now, from, std::max(from, wall_of(answer.to_unix_seconds)));
   std::string out = fmt::format("{} to {}", when_text(from), when_text(to));
   const auto kept_from = answer.first_unix_seconds;
   if (account.bill.lines.empty()) {

@@ -22,8 +22,9 @@ struct SavingsAccount {
 // Prices what the answer has. `by` day sums GPUs by the local day in which each hour begins.
 SavingsAccount make_savings_account(SavingsAnswer answer, const std::string& by, PriceRule prices);
 
-// At most so wide, as far as columns can be left out.
-std::string savings_text(const SavingsAccount& account, std::size_t width);
+// At most so wide, as far as columns can be left out. The last hour may not be over: the time that
+// the table is of ends `now` then.
+std::string savings_text(const SavingsAccount& account, std::size_t width, WallTime now);
 nlohmann::ordered_json savings_json(const SavingsAccount& account);
 std::string savings_csv(const SavingsAccount& account);
 

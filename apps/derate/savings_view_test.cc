@@ -17,6 +17,8 @@
 namespace derate::cli {
 namespace {
 
+constexpr WallTime kAfterAll = WallTime::max();
+
 void set_savings_zone(const char* name) {
   ::setenv("TZ", name, 1);
   ::tzset();
@@ -78,7 +80,7 @@ TEST(SavingsView, TellsMoneyCarbonIntervalAndWhereFiguresComeFrom) {
   account.price_file = "prices.csv";
   account.answer.first_unix_seconds = account.answer.from_unix_seconds + 7200;
   account.answer.possible_seconds *= 2;
-  const std::string text = savings_text(account, 200);
+  const std::string text = savings_text(account, 200, kAfterAll);
   for (const char* part :
        {"2026-11-01 00:00 to 2026-11-01 04:00; kept since 2026-11-01 02:00", "GPU 0", "4.00",
         "1.00", "0.8172 to 1.18", "20.0 %", "1.20*", "0.3000*", "1.40", "0.3500",
@@ -98,18 +100,30 @@ TEST(SavingsView, TellsMoneyCarbonIntervalAndWhereFiguresComeFrom) {
   EXPECT_EQ(json["prices"]["unpriced"].size(), 1u);
 }
 
+TEST(SavingsView, TheTimeOfTheTableEndsNowWhereItsLastHourIsNotOver) {
+  const SavingsAccount account =
+      make_savings_account(steady_hours(begin_of("2026-11-01"), 4), "gpu", {});
+  const auto heading = [&](const char* now) {
+    const std::string text = savings_text(account, 200, *parse_when(now, {}));
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(heading("2026-11-01T03:13"), "2026-11-01 00:00 to 2026-11-01 03:13");
+  EXPECT_EQ(heading("2026-11-01T04:13"), "2026-11-01 00:00 to 2026-11-01 04:00");
+  EXPECT_EQ(heading("2026-10-31"), "2026-11-01 00:00 to 2026-11-01 00:00");  // of another clock
+}
+
 TEST(SavingsView, WhatIsNotKnownIsSaid) {
   SavingsAnswer answer = steady_hours(begin_of("2026-11-01"), 2);
   for (auto* column : {&answer.lines[0].saved_of_joules, &answer.lines[0].saved_at_highest_joules,
                        &answer.lines[0].saved_sd_joules})
     std::fill(column->begin(), column->end(), 0);
-  const std::string text = savings_text(make_savings_account(answer, "day", {}), 120);
+  const std::string text = savings_text(make_savings_account(answer, "day", {}), 120, kAfterAll);
   EXPECT_TRUE(has(text, "what was saved is not known")) << text;
   EXPECT_FALSE(has(text, "CO2"));
   EXPECT_TRUE(
       savings_json(make_savings_account(answer, "day", {}))["total"]["saved_kwh"].is_null());
   answer.lines.clear();
-  EXPECT_TRUE(has(savings_text(make_savings_account(answer, "day", {}), 120),
+  EXPECT_TRUE(has(savings_text(make_savings_account(answer, "day", {}), 120, kAfterAll),
                   "nothing is kept of that time"));
 }
 
@@ -129,7 +143,7 @@ RC_GTEST_PROP(SavingsViewProperty, LinesAddUpToTheTotal, ()) {
   for (const SavingsBillLine& line : account.bill.lines) sum += line.sums.energy_mj;
   RC_ASSERT(sum == account.bill.total.energy_mj);
   const auto width = *rc::gen::inRange<std::size_t>(20, 160);
-  std::istringstream in(savings_text(account, width));
+  std::istringstream in(savings_text(account, width, kAfterAll));
   std::string line;
   std::getline(in, line);
   for (std::size_t i = 0; i < account.bill.lines.size() + 2 && std::getline(in, line); ++i)

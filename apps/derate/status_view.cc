@@ -12,11 +12,13 @@
 #include "core/gpu_id.h"
 #include "govern/fleet/restore_left.h"
 #include "integ/user_rule.h"
+#include "service/records/card_json.h"
 #include "service/records/state_file.h"
 #include "service/transport/daemon_call.h"
 #include "simulated.h"
 #include "terminal/output.h"
 #include "terminal/text_width.h"
+#include "top_card.h"
 
 namespace derate::cli {
 namespace {
@@ -44,6 +46,9 @@ Json ungoverned_state(TelemetrySource& source) {
   put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
   put("temperature_celsius", sample->temperature);
   put_modes(json, *sample);
+  if (sample->card)
+    if (Json card = card_json(*sample->card, {}, sample->time); !card.is_null())
+      json["card"] = std::move(card);
   json["reason"] = driver_reason(*sample);
   return json;
 }
@@ -153,6 +158,23 @@ std::string silence_text(const Json& gpu) {
   return fmt::format("{}{}: {}", is_lost ? "LOST" : "no answer", since, error);
 }
 
+// As the page says it (web/ui/src/words.ts).
+std::string plain_trouble(const std::string& message) {
+  const auto colon = message.find(": "), code = message.rfind(" (NVML error ");
+  if (!message.starts_with("nvml") || colon == message.npos || code == message.npos || code < colon)
+    return message;
+  const std::string call = message.substr(0, colon);
+  const auto has = [&](const char* part) { return call.find(part) != call.npos; };
+  const char* what = has("Reset") && has("Clock")     ? "clock cannot be given back"
+                     : has("Set") && has("Clock")     ? "clock cannot be set"
+                     : has("SetPowerManagementLimit") ? "power limit cannot be set"
+                                                      : "cannot be read";
+  std::string why = message.substr(colon + 2, code - colon - 2);
+  if (to_lower(why) == "insufficient permissions") why = "no permission";
+  if (to_lower(why) == "not supported") why = "not supported";
+  return fmt::format("{}: {} ({}, {}", what, why, call, message.substr(code + 2));
+}
+
 std::string closed_text(ClosedGpus closed) {
   switch (closed) {
     case ClosedGpus::no:
@@ -182,7 +204,7 @@ std::string assignment_text(const Json& gpu) {
 // was set, though it is set again.
 std::string why_text(const Json& gpu) {
   if (std::string silence = silence_text(gpu); !silence.empty()) return silence;
-  std::string out = text_at(gpu, "trouble");
+  std::string out = plain_trouble(text_at(gpu, "trouble"));
   if (out.empty()) out = text_at(gpu, "reason");
   const auto bounds = gpu.find("bounds");
   if (bounds != gpu.end() && bounds->is_array() && !bounds->empty() && bounds->front().is_object())
@@ -251,6 +273,37 @@ Result<Json> StatusView::look(const std::string& choice) {
 
 namespace {
 
+std::string memory_of(const Json& gpu) {
+  const std::string out = memory_cell(card_at(gpu));
+  return out.empty() ? "-" : out;
+}
+bool knows_memory(const Json& gpus) {
+  return std::any_of(gpus.begin(), gpus.end(),
+                     [](const Json& gpu) { return memory_of(gpu) != "-"; });
+}
+
+constexpr std::ptrdiff_t kMemoryFigure = 3;
+
+// The figures of a GPU, and their headings. `memory`: used memory is one of them.
+std::vector<std::string> figure_headings(bool memory) {
+  std::vector<std::string> out{"GPU",   "SM clock", "GPU util", "mem bw",
+                               "power", "temp",     "promise",  "saved"};
+  if (memory) out.insert(out.begin() + kMemoryFigure, "memory");
+  return out;
+}
+std::vector<std::string> figures(const Json& gpu, bool memory) {
+  std::vector<std::string> out{gpu_cell(index_of(gpu), text_at(gpu, "uuid")),
+                               cell(gpu, "sm_clock_mhz", 1, " MHz"),
+                               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+                               cell(gpu, "memory_utilisation_ratio", 100, " %"),
+                               cell(gpu, "power_watts", 1, " W"),
+                               cell(gpu, "temperature_celsius", 1, " °C"),
+                               promise(gpu),
+                               saved(gpu)};
+  if (memory) out.insert(out.begin() + kMemoryFigure, memory_of(gpu));
+  return out;
+}
+
 bool needs_somebody(const Json& gpu) {
   return !text_at(gpu, "attention").empty() || !text_at(gpu, "trouble").empty() ||
          !text_at(gpu, "error").empty();
@@ -258,16 +311,18 @@ bool needs_somebody(const Json& gpu) {
 
 // Two lines a GPU: its figures, and below them the reason, cut to the width.
 std::string narrow_text(const Json& gpus, std::size_t width) {
-  Table table({"GPU", "SM clock", "GPU util", "mem util", "power", "temp", "promise", "saved",
-               "<governed by"});
-  for (const Json& gpu : gpus)
-    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), cell(gpu, "sm_clock_mhz", 1, " MHz"),
-               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu),
-               governed_by(gpu)});
-  // The least telling columns go first: memory, temperature, utilisation.
-  const std::string text = table.text(width, {3, 5, 2, 7, 6});
+  const bool memory = knows_memory(gpus);
+  std::vector<std::string> headings = figure_headings(memory);
+  headings.emplace_back("<governed by");
+  Table table(std::move(headings));
+  for (const Json& gpu : gpus) {
+    std::vector<std::string> cells = figures(gpu, memory);
+    cells.push_back(governed_by(gpu));
+    table.add(std::move(cells));
+  }
+  // The least telling columns go first: bandwidth, temperature, utilisation.
+  const std::string text = memory ? table.text(width, {4, 6, 2, kMemoryFigure, 8, 7})
+                                  : table.text(width, {3, 5, 2, 7, 6});
   std::string out;
   std::size_t row = 0;
   for (const std::string_view line : split(text, '\n')) {
@@ -302,15 +357,20 @@ std::string way_to_save() {
 
 std::string status_text(const Json& gpus, ClosedGpus closed, std::optional<std::size_t> width) {
   if (closed != ClosedGpus::no && gpus.empty()) return closed_text(closed) + "\n";
-  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
-               "saved", "<progress", "<governed by", "<why this clock"});
-  for (const Json& gpu : gpus)
-    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), text_at(gpu, "name"),
-               cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
-               governed_by(gpu), why_text(gpu)},
-              needs_somebody(gpu) ? Paint::bad : Paint::plain);
+  const bool memory = knows_memory(gpus);
+  std::vector<std::string> headings = figure_headings(memory);
+  headings.insert(headings.begin() + 1, "<name");
+  for (const char* more : {"<progress", "<governed by", "<why this clock"})
+    headings.emplace_back(more);
+  Table table(std::move(headings));
+  for (const Json& gpu : gpus) {
+    std::vector<std::string> cells = figures(gpu, memory);
+    cells.insert(cells.begin() + 1, text_at(gpu, "name"));
+    cells.push_back(progress(gpu));
+    cells.push_back(governed_by(gpu));
+    cells.push_back(why_text(gpu));
+    table.add(std::move(cells), needs_somebody(gpu) ? Paint::bad : Paint::plain);
+  }
   const bool is_wide = width && table.width() > *width;
   return is_wide ? narrow_text(gpus, *width) : table.text();
 }

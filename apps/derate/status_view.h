@@ -44,6 +44,9 @@ std::string promise_text(const nlohmann::ordered_json& gpu);
 std::string who_text(const std::string& who);
 // "LOST since 19:18:21: ..." of a GPU that gives no reading; empty for others.
 std::string silence_text(const nlohmann::ordered_json& gpu);
+// A message of the driver, what failed first: "clock cannot be set: no permission
+// (nvmlDeviceSetGpuLockedClocks, NVML error 4)"; others as they are.
+std::string plain_trouble(const std::string& message);
 // A paragraph if none of these GPUs is governed, and how they are; else empty.
 std::string nothing_governed(const nlohmann::ordered_json& gpus);
 // A sentence: the command that has GPUs governed, by derated where it runs.

@@ -76,6 +76,22 @@ TEST(StatusText, TroubleComesBeforeTheReason) {
   EXPECT_FALSE(has(text, "the clock of least energy"));
 }
 
+TEST(StatusText, ATroubleOfTheDriverBeginsWithWhatFailed) {
+  EXPECT_EQ(plain_trouble("nvmlDeviceSetGpuLockedClocks: Insufficient Permissions (NVML error 4)"),
+            "clock cannot be set: no permission (nvmlDeviceSetGpuLockedClocks, NVML error 4)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceResetGpuLockedClocks(1, 2): Timeout (NVML error 10)"),
+            "clock cannot be given back: Timeout (nvmlDeviceResetGpuLockedClocks(1, 2), NVML error "
+            "10)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceSetPowerManagementLimit: Not Supported (NVML error 3)"),
+            "power limit cannot be set: not supported (nvmlDeviceSetPowerManagementLimit, NVML "
+            "error 3)");
+  EXPECT_EQ(plain_trouble("nvmlDeviceGetUUID: Unknown Error (NVML error 999)"),
+            "cannot be read: Unknown Error (nvmlDeviceGetUUID, NVML error 999)");
+  for (const char* other : {"", "nvml", "nvmlDeviceGetUUID", "nvmlInit (NVML error 3): x",
+                            "left by pid 7, which is gone: `derate restore` gives it back"})
+    EXPECT_EQ(plain_trouble(other), other);
+}
+
 TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
   Json gpu = governed();
   gpu["dry_run"] = true;
@@ -148,6 +164,24 @@ TEST(StatusText, OnANarrowTerminalAGpuHasTwoLines) {
   for (const std::string_view line : lines) EXPECT_LE(line.size(), 82u) << line;  // "…": 3 bytes
   EXPECT_TRUE(has(std::string(lines[3]), "402 W"));
   EXPECT_EQ(lines[4], "    the clock of least energy");
+}
+
+TEST(StatusText, UsedMemoryIsAColumnWhereItIsKnownOfAny) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  Json gpu = governed();
+  const auto text = [&](std::optional<std::size_t> width) {
+    return status_text(Json::array({gpu, governed()}), ClosedGpus::no, width);
+  };
+  EXPECT_FALSE(has(text({}), "memory"));
+  gpu["card"] = {{"memory_used_bytes", 41 * kGiB}, {"memory_total_bytes", 80 * kGiB}};
+  for (const std::optional<std::size_t> width : {std::optional<std::size_t>(), {100}, {80}}) {
+    EXPECT_TRUE(has(text(width), "memory")) << text(width);
+    EXPECT_TRUE(has(text(width), " 41/80G ")) << text(width);
+    EXPECT_TRUE(has(text(width), "governed by")) << text(width);
+    EXPECT_TRUE(has(text(width), " 402 W")) << text(width);
+  }
+  gpu["error"] = "GPU is lost";
+  EXPECT_FALSE(has(text({}), "41/80G"));
 }
 
 TEST(StatusText, ThatNothingIsGovernedIsSaid) {

@@ -1,6 +1,9 @@
 // derate top.
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "attribute_view.h"
 #include "base/json.h"
 #include "command_options.h"
 #include "live_view.h"
@@ -9,6 +12,7 @@
 #include "simulated.h"
 #include "status_view.h"
 #include "terminal/output.h"
+#include "top_past.h"
 #include "top_read.h"
 
 namespace derate::cli {
@@ -23,7 +27,7 @@ Result<void> print_pictures(const TopOptions& options, StatusView& view, Clock& 
     if (options.json)
       print_json_line("top", {{"gpus", gpus}});
     else
-      print("{}", status_text(gpus, view.closed()));
+      print("{}", status_text(gpus, view.closed(), width_of_terminal()));
     TRY(finish_output());
     if (round == options.rounds || !clock.sleep_until(clock.now() + interval)) break;
   }
@@ -33,12 +37,17 @@ Result<void> print_pictures(const TopOptions& options, StatusView& view, Clock& 
 Result<void> show_top(const TopOptions& options, StatusView& view, Screen& screen, Clock& clock) {
   const Duration interval = from_seconds(options.interval_s);
   TopHistory history(interval);
+  PastMinute past(options.gpus);
+  // The first picture waits so long at most for its charts; of a slow daemon a later one has them.
+  Duration patience = std::chrono::milliseconds(150);
   LiveView live{.pace = interval, .rounds = options.rounds};
   live.look = [&](TopPicture& picture) -> Result<bool> {
     const auto gpus = TRY(view.look(options.gpus));
     picture = top_picture(gpus);
     picture.closed = closed_text(view.closed());
     picture.warnings = silent_governors(clock);
+    if (const auto kept = past.look(std::exchange(patience, std::chrono::milliseconds(400))))
+      history.add_past(past_readings(*kept, clock.now(), clock.wall_now()));
     history.add(picture.gpus, clock.now());
     return true;
   };

@@ -6,6 +6,7 @@
 
 #include "terminal/plot.h"
 #include "terminal/text_width.h"
+#include "top_read.h"
 #include "top_view.h"
 
 namespace derate::cli {
@@ -48,7 +49,25 @@ std::vector<Fact> sensor_facts(const TopGpu& gpu, const Look& look) {
   std::vector<Fact> out = {
       {"power", power, power_paint(gpu)}, {"clock", clock}, {"util", ratio_text(gpu.utilisation)}};
   if (gpu.celsius) out.push_back({"temp", whole_text(gpu.celsius, degrees(look))});
-  if (gpu.memory_utilisation) out.push_back({"mem util", ratio_text(gpu.memory_utilisation)});
+  if (gpu.memory_utilisation) out.push_back({"mem bw", ratio_text(gpu.memory_utilisation)});
+  return out;
+}
+
+std::vector<Fact> card_facts(const TopCard& card) {
+  std::vector<Fact> out;
+  const auto add = [&](const char* name, std::string value, Paint paint = Paint::plain) {
+    if (!value.empty()) out.push_back({name, std::move(value), paint});
+  };
+  const auto add_ratio = [&](const char* name, std::optional<double> ratio) {
+    if (ratio) add(name, ratio_text(ratio));
+  };
+  add("memory", used_memory_text(card));
+  add("ECC errors", ecc_text(card), card.uncorrected.value_or(0) > 0 ? Paint::bad : Paint::plain);
+  add("PCIe", link_text(card.link));
+  add("PCIe traffic", link_rates_text(card.link));
+  add_ratio("fan", card.fan);
+  add_ratio("encoder", card.encoder);
+  add_ratio("decoder", card.decoder);
   return out;
 }
 
@@ -63,12 +82,13 @@ std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
   if (const auto loss = loss_of(gpu))
     out.push_back({"loss", ratio_text(loss, 1) + (gpu.below_promise ? "! below promise" : ""),
                    gpu.breaks_promise ? Paint::bad : Paint::plain});
-  if (gpu.saving)
-    out.push_back(
-        {"saved",
-         saving_text(*gpu.saving, look) +
-             (gpu.saving->since.empty() ? "" : " since " + frame_text_of(gpu.saving->since, look)),
-         Paint::good});
+  if (gpu.saving) {
+    const bool has_room = look.width >= 100;  // else the saving itself would be left out
+    std::string saved = saving_text(*gpu.saving, look);
+    if (has_room && !gpu.saving->since.empty())
+      saved += " since " + frame_text_of(gpu.saving->since, look);
+    out.push_back({"saved", saved, Paint::good});
+  }
   if (!gpu.work.empty()) out.push_back({"work", frame_text_of(gpu.work, look)});
   if (gpu.launch_unsteadiness)
     out.push_back({"launches", fmt::format("within {:.1f} %", 100 * *gpu.launch_unsteadiness)});
@@ -132,9 +152,13 @@ Frame beside(Frame left, const Frame& right, std::size_t gap) {
 
 // Power and clock beside each other; nothing where there is no room for it.
 Frame both_charts(const TopGpu& gpu, std::size_t height, const Look& look) {
-  constexpr std::size_t kGap = 3, kLeastWidth = 24, kMostWidth = kAxis + 120;
-  const std::size_t width = std::min(kMostWidth, (look.width - std::min(look.width, kGap)) / 2);
+  constexpr std::size_t kGap = 3, kLeastWidth = 24, kMost = 120;
+  std::size_t width = (look.width - std::min(look.width, kGap)) / 2;
   if (width < kLeastWidth || height < 3) return {};
+  // Each second has as many columns: the chart begins 60 s ago, as its axis says.
+  constexpr std::size_t kSeconds = TopHistory::kSeconds;
+  const std::size_t room = std::min(width - kAxis, kMost);
+  width = kAxis + (room < kSeconds ? room : room / kSeconds * kSeconds);
   const Chart power{"power", gpu.power_history, top_of(gpu.limit_watts, gpu.power_history), "W",
                     power_paint(gpu)};
   const Chart clock{"clock", gpu.clock_history, top_of(gpu.highest_clock_mhz, gpu.clock_history),
@@ -157,9 +181,12 @@ std::vector<const TopTenant*> tenants_of(const TopPicture& picture, const TopGpu
 Frame gpu_panel(const TopPicture& picture, const TopGpu& gpu, const Look& look) {
   constexpr std::size_t kMostChart = 18, kLeastChart = 5;
   const std::size_t lines = look.height < 14 ? 1 : 2;
+  const std::size_t card_lines = look.height < 24 ? lines : 3;
   Frame out = fact_lines(sensor_facts(gpu, look), lines, look);
+  append(out, fact_lines(card_facts(gpu.card), card_lines, look));
   append(out, fact_lines(policy_facts(gpu, look), lines, look));
   add_sentence(out, "trouble", gpu.trouble, Paint::bad, lines, look);
+  if (gpu.card.xid) add_sentence(out, "Xid", last_xid_text(*gpu.card.xid), Paint::bad, lines, look);
   add_sentence(out, "why", gpu.reason, Paint::plain, lines, look);
   const auto tenants = tenants_of(picture, gpu);
   const auto left = [&] { return look.height - std::min(look.height, out.size()); };

@@ -19,6 +19,7 @@ enum GpuColumn {
   kClockSpark,
   kUtilisation,
   kMemory,
+  kMemoryUtilisation,
   kTemperature,
   kPromise,
   kLoss,
@@ -63,7 +64,11 @@ std::string gpu_cell(const TopGpu& gpu, int column, bool any_simulated, const Lo
       return whole_text(gpu.clock_mhz);
     case kUtilisation:
       return ratio_text(gpu.utilisation);
-    case kMemory:
+    case kMemory: {
+      const std::string memory = memory_cell(gpu.card);
+      return memory.empty() ? "-" : memory;
+    }
+    case kMemoryUtilisation:
       return ratio_text(gpu.memory_utilisation);
     case kTemperature:
       return whole_text(gpu.celsius, look.utf8 ? "°" : "");
@@ -90,21 +95,22 @@ std::vector<FrameColumn> gpu_columns(const std::vector<const TopGpu*>& shown, bo
                                      const Look& look) {
   std::vector<FrameColumn> out(kGpuColumns);
   out[kIndex] = {.heading = "GPU", .rank = 0};
-  out[kName] = {.heading = "name", .left = true, .rank = 12, .grow = 2};
-  out[kPowerBar] = {.heading = "power", .left = true, .least = 6, .most = 20, .rank = 6, .grow = 3};
+  out[kName] = {.heading = "name", .left = true, .rank = 13, .grow = 2};
+  out[kPowerBar] = {.heading = "power", .left = true, .least = 6, .most = 20, .rank = 9, .grow = 3};
   out[kPower] = {.heading = "W/limit ", .rank = 0};
   out[kPowerSpark] = {
-      .heading = "power 60 s", .left = true, .least = 10, .most = 30, .rank = 11, .grow = 5};
+      .heading = "power 60 s", .left = true, .least = 10, .most = 30, .rank = 12, .grow = 5};
   out[kClock] = {.heading = "MHz", .least = 4, .rank = 1};
   out[kClockSpark] = {
-      .heading = "clock 60 s", .left = true, .least = 10, .most = 30, .rank = 10, .grow = 5};
+      .heading = "clock 60 s", .left = true, .least = 10, .most = 30, .rank = 11, .grow = 5};
   out[kUtilisation] = {.heading = "util", .least = 5, .rank = 2};
-  out[kMemory] = {.heading = "mem", .least = 5, .rank = 13};
-  out[kTemperature] = {.heading = look.utf8 ? "°C" : "C", .least = 4, .rank = 9};
+  out[kMemory] = {.heading = "memory", .least = 6, .rank = 6};
+  out[kMemoryUtilisation] = {.heading = "mem bw", .least = 6, .rank = 14};
+  out[kTemperature] = {.heading = look.utf8 ? "°C" : "C", .least = 4, .rank = 10};
   out[kPromise] = {.heading = "promise", .rank = 4};
   out[kLoss] = {.heading = "loss ", .least = 6, .rank = 7};
   out[kSaved] = {.heading = "saved", .least = 5, .rank = 8};
-  out[kBeat] = {.heading = "beat", .rank = 14};
+  out[kBeat] = {.heading = "beat", .rank = 15};
   out[kPolicy] = {.heading = "policy", .left = true, .rank = 3, .grow = 6};
   out[kWhy] = {.heading = "why this clock", .left = true, .rank = 5, .grow = 4};
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -133,6 +139,7 @@ std::vector<FrameColumn> gpu_columns(const std::vector<const TopGpu*>& shown, bo
   };
   drop_unless(kSaved, [](const TopGpu* gpu) { return gpu->saving.has_value(); });
   drop_unless(kBeat, [](const TopGpu* gpu) { return gpu->beat_age_s.has_value(); });
+  drop_unless(kMemory, [](const TopGpu* gpu) { return !memory_cell(gpu->card).empty(); });
   drop_unless(kPowerBar, [](const TopGpu* gpu) { return gpu->limit_watts.has_value(); });
   return out;
 }
@@ -159,7 +166,9 @@ Line gpu_row(const TopGpu& gpu, const std::vector<FrameColumn>& columns,
     const auto at = static_cast<std::size_t>(i);
     if (widths[at] == 0) continue;
     if (i == kPowerBar) {
-      cells[at] = bar(level_of_power(gpu), widths[at], power_paint(gpu), look);
+      const auto level = level_of_power(gpu);  // without a limit there is no level
+      cells[at] = level ? bar(level, widths[at], power_paint(gpu), look)
+                        : std::vector<Span>{{std::string(widths[at], ' ')}};
     } else if (i == kPowerSpark) {
       cells[at] = {{sparkline(gpu.power_history, 0, top_of(gpu.limit_watts, gpu.power_history),
                               widths[at], look),

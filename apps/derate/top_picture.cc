@@ -56,6 +56,8 @@ bool comes_before(const TopTenant& a, const TopTenant& b, TenantOrder order) {
   switch (order) {
     case TenantOrder::power:
       return comparable(a.watts) > comparable(b.watts);
+    case TenantOrder::memory:
+      return comparable(a.memory_bytes) > comparable(b.memory_bytes);
     case TenantOrder::gpu:
       return a.gpu < b.gpu;
     case TenantOrder::energy:
@@ -168,7 +170,7 @@ const char* to_string(GpuOrder order) {
 }
 
 const char* to_string(TenantOrder order) {
-  constexpr const char* kNames[] = {"power", "GPU", "energy", "user"};
+  constexpr const char* kNames[] = {"power", "memory", "GPU", "energy", "user"};
   return kNames[static_cast<std::size_t>(order)];
 }
 
@@ -187,7 +189,8 @@ std::vector<const TopGpu*> shown_gpus(const TopPicture& picture, const TopChoice
     if (choice.filter.empty() || passes(choice.filter, words_of(picture, gpu))) out.push_back(&gpu);
   // By number, those that need a person come first: of many the screen has not room for all.
   const auto needs_somebody = [&](const TopGpu* gpu) {
-    return choice.gpu_order == GpuOrder::index && (!gpu->trouble.empty() || gpu->silent);
+    return choice.gpu_order == GpuOrder::index &&
+           (!gpu->trouble.empty() || gpu->silent || gpu->needs_attention);
   };
   std::stable_sort(out.begin(), out.end(), [&](const TopGpu* a, const TopGpu* b) {
     const bool first = needs_somebody(a), second = needs_somebody(b);

@@ -11,6 +11,7 @@
 #include "core/gpu_id.h"
 #include "terminal/frame.h"
 #include "terminal/key_press.h"
+#include "top_card.h"
 
 namespace derate::cli {
 
@@ -28,13 +29,17 @@ struct TopTenant {
   std::string key, name, user, group;
   std::string source;  // what its share is known from
   std::optional<double> watts, margin_watts, share, joules;
-  bool unallocated = false;  // not a tenant: what nobody is charged with
+  std::optional<double> counted_s;     // how long `joules` counts; seconds
+  std::optional<double> memory_bytes;  // of the GPU's memory
+  bool unallocated = false;            // not a tenant: what nobody is charged with
 };
 
 struct TopGpu {
   GpuId id;
   std::optional<double> watts, limit_watts, clock_mhz, highest_clock_mhz, asked_clock_mhz;
-  std::optional<double> utilisation, memory_utilisation, celsius;  // ratios; degrees
+  std::optional<double> utilisation, celsius;  // ratio; degrees
+  std::optional<double> memory_utilisation;    // ratio: of the time in which memory was accessed
+  TopCard card;                                // nothing where the GPU is not read
   std::optional<double> promise, expected_performance, beat_age_s, launch_unsteadiness;
   bool every_phase = false;
   std::string promise_state;  // "below for 12 s", as status has it; empty: nothing is promised
@@ -59,7 +64,7 @@ struct TopPicture {
 
 enum class TopPage : std::uint8_t { gpus, one_gpu, tenants };
 enum class GpuOrder : std::uint8_t { index, power, clock, utilisation, loss, saving };
-enum class TenantOrder : std::uint8_t { power, gpu, energy, user };
+enum class TenantOrder : std::uint8_t { power, memory, gpu, energy, user };
 
 struct TopChoice {
   TopPage page = TopPage::gpus;

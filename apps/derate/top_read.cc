@@ -57,6 +57,7 @@ TopGpu top_gpu(const Json& json) {
   out.utilisation = number_at(json, "gpu_utilisation_ratio");
   out.memory_utilisation = number_at(json, "memory_utilisation_ratio");
   out.celsius = number_at(json, "temperature_celsius");
+  out.card = card_at(json);
   out.promise = number_at(json, "promised_performance_ratio");
   out.expected_performance = number_at(json, "expected_performance_ratio");
   out.beat_age_s = number_at(json, "beat_age_seconds");
@@ -65,8 +66,12 @@ TopGpu top_gpu(const Json& json) {
   out.policy = text_at(json, "policy");
   out.how = assignment_text(json);
   if (out.how == "configuration") out.how.clear();  // as usual
-  out.trouble = text_at(json, "trouble");
+  out.trouble = plain_trouble(text_at(json, "trouble"));
   out.silent = !text_at(json, "error").empty();
+  if (is_silent(json)) {
+    if (const std::string silence = silence_text(json); !silence.empty()) out.trouble = silence;
+    out.promise = out.expected_performance = std::nullopt;
+  }
   out.reason = out.trouble.empty() ? why_text(json) : text_at(json, "reason");
   out.work = text_at(json, "work");
   if (const std::string phase = text_at(json, "phase"); !phase.empty())
@@ -99,7 +104,9 @@ void add_tenant_rows(std::vector<TopTenant>& out, const Json& attribution) {
                      .watts = number_at(tenant, "power_watts"),
                      .margin_watts = sigma ? std::optional(*sigma * kNinetyPercent) : std::nullopt,
                      .share = number_at(tenant, "share_ratio"),
-                     .joules = number_at(tenant, "energy_joules")});
+                     .joules = number_at(tenant, "energy_joules"),
+                     .counted_s = number_at(tenant, "seconds"),
+                     .memory_bytes = number_at(tenant, "memory_bytes")});
     }
   const auto rest = number_at(attribution, "unallocated_watts");
   if (rest)
@@ -108,6 +115,7 @@ void add_tenant_rows(std::vector<TopTenant>& out, const Json& attribution) {
                    .watts = rest,
                    .share = watts && *watts > 0 ? std::optional(*rest / *watts) : std::nullopt,
                    .joules = number_at(attribution, "unallocated_joules"),
+                   .counted_s = number_at(attribution, "seconds"),
                    .unallocated = true});
 }
 
@@ -121,28 +129,42 @@ void TopHistory::add(std::vector<TopGpu>& gpus, Instant now) {
   const Duration kept = std::chrono::seconds(kSeconds + 1) + 2 * pace_;
   for (TopGpu& gpu : gpus) {
     auto& readings = readings_[gpu.id.uuid];
-    readings.push_back({now, gpu.watts, gpu.clock_mhz});
+    readings.push_back({now, pace_ + pace_ / 2, gpu.watts, gpu.clock_mhz});
     while (now - readings.front().time > kept) readings.pop_front();
-    gpu.power_history = series(readings, &Reading::watts, now);
-    gpu.clock_history = series(readings, &Reading::clock_mhz, now);
+    gpu.power_history = series(readings, &TopReading::watts, now);
+    gpu.clock_history = series(readings, &TopReading::clock_mhz, now);
   }
   std::erase_if(readings_, [&](const auto& one) { return now - one.second.back().time > kept; });
 }
 
-Series TopHistory::series(const std::deque<Reading>& readings,
-                          std::optional<double> Reading::*value, Instant now) const {
+void TopHistory::add_past(const std::map<std::string, std::vector<TopReading>>& past) {
+  for (const auto& [uuid, earlier] : past) {
+    if (earlier.empty()) continue;
+    auto& readings = readings_[uuid];
+    const auto end = readings.empty() ? earlier.end()
+                                      : std::find_if(earlier.begin(), earlier.end(),
+                                                     [&](const TopReading& reading) {
+                                                       return reading.time >= readings.front().time;
+                                                     });
+    readings.insert(readings.begin(), earlier.begin(), end);
+  }
+}
+
+Series TopHistory::series(const std::deque<TopReading>& readings,
+                          std::optional<double> TopReading::*value, Instant now) const {
   // Whole seconds of the clock: a reading stays in its column while the others move on.
   const auto second = [](Instant time) {
     return std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count();
   };
   Series out(kSeconds);
   const auto newest = second(now);
-  const auto held = std::chrono::ceil<std::chrono::seconds>(pace_ + pace_ / 2).count();
-  for (const Reading& reading : readings)
+  for (const TopReading& reading : readings) {
+    const auto held = std::chrono::ceil<std::chrono::seconds>(reading.held).count();
     for (auto at = second(reading.time); at < second(reading.time) + held; ++at) {
       const auto place = kSeconds - 1 - (newest - at);
       if (place >= 0 && place < kSeconds) out[static_cast<std::size_t>(place)] = reading.*value;
     }
+  }
   return out;
 }
 
@@ -153,8 +175,9 @@ TopPicture top_picture(const Json& gpus) {
     out.gpus.push_back(top_gpu(gpu));
     const auto at = gpu.find("attribution");
     if (at == gpu.end() || !at->is_object()) continue;
-    add_tenant_rows(out.tenants, *at);
     out.attribution = attribution_note(*at);
+    if (is_silent(gpu)) continue;  // its tenants are those of the last reading
+    add_tenant_rows(out.tenants, *at);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "top_past.h"
 #include "top_picture.h"
 
 namespace derate::cli {
@@ -22,17 +23,15 @@ class TopHistory {
   explicit TopHistory(Duration pace) : pace_(pace) {}
   // Takes in the readings, and gives each GPU its history: a value a second.
   void add(std::vector<TopGpu>& gpus, Instant now);
+  // Readings of others, by UUID, the oldest first: those that are older than its own.
+  void add_past(const std::map<std::string, std::vector<TopReading>>& past);
 
  private:
-  struct Reading {
-    Instant time{};
-    std::optional<double> watts, clock_mhz;
-  };
-  Series series(const std::deque<Reading>& readings, std::optional<double> Reading::*value,
+  Series series(const std::deque<TopReading>& readings, std::optional<double> TopReading::*value,
                 Instant now) const;
 
   Duration pace_;
-  std::map<std::string, std::deque<Reading>> readings_;  // by UUID
+  std::map<std::string, std::deque<TopReading>> readings_;  // by UUID
 };
 
 // `gpus`: as StatusView::look() has them. What has another type than it should is missing.

@@ -20,13 +20,25 @@ enum TenantColumn {
   kTenantMargin,
   kTenantShareBar,
   kTenantShare,
+  kTenantMemory,
   kTenantEnergy,
+  kTenantCounted,
   kTenantSource,
   kTenantColumns
 };
 
 std::string tenant_watts(std::optional<double> watts) {
   return watts ? fmt::format("{:.1f}", *watts) : "-";
+}
+
+// In one unit, so that the column does not change its width each second.
+std::string counted_text(const TopTenant& tenant) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour, kMost = 1e5 * kDay;
+  const double s = tenant.counted_s.value_or(-1);
+  if (!tenant.joules || !(s >= 0) || s > kMost) return "";
+  if (s < 2 * kMinute) return fmt::format("{:.0f} s", s);
+  if (s < 2 * kHour) return fmt::format("{:.0f} min", s / kMinute);
+  return s < 2 * kDay ? fmt::format("{:.0f} h", s / kHour) : fmt::format("{:.0f} d", s / kDay);
 }
 
 std::string tenant_cell(const TopTenant& tenant, std::size_t column, const Look& look) {
@@ -52,6 +64,11 @@ std::string tenant_cell(const TopTenant& tenant, std::size_t column, const Look&
       return ratio_text(tenant.share);
     case kTenantEnergy:
       return tenant.joules ? kwh_text(*tenant.joules) : "-";
+    case kTenantMemory:
+      if (tenant.memory_bytes) return memory_text(*tenant.memory_bytes);
+      return tenant.unallocated ? "" : "-";
+    case kTenantCounted:
+      return counted_text(tenant);
     case kTenantSource:
       return frame_text_of(tenant.source, look);
     default:
@@ -64,15 +81,17 @@ std::vector<FrameColumn> tenant_columns(const std::vector<const TopTenant*>& sho
   std::vector<FrameColumn> out(kTenantColumns);
   out[kTenantGpu] = {.heading = "GPU", .rank = 0};
   out[kTenantName] = {.heading = "process", .left = true, .rank = 0, .grow = 1};
-  out[kTenantUser] = {.heading = "user", .left = true, .rank = 4, .grow = 1};
-  out[kTenantGroup] = {.heading = "job/pod", .left = true, .rank = 5, .grow = 1};
+  out[kTenantUser] = {.heading = "user", .left = true, .rank = 5, .grow = 1};
+  out[kTenantGroup] = {.heading = "job/pod", .left = true, .rank = 6, .grow = 1};
   out[kTenantWatts] = {.heading = "W", .least = 6, .rank = 0};
-  out[kTenantMargin] = {.heading = look.utf8 ? "±90 %" : "+-90 %", .rank = 6};
+  out[kTenantMargin] = {.heading = look.utf8 ? "±90 %" : "+-90 %", .rank = 8};
   out[kTenantShareBar] = {
-      .heading = "of the GPU", .left = true, .least = 10, .most = 30, .rank = 7, .grow = 2};
+      .heading = "of the GPU", .left = true, .least = 10, .most = 30, .rank = 9, .grow = 2};
   out[kTenantShare] = {.heading = "share", .least = 5, .rank = 2};
-  out[kTenantEnergy] = {.heading = "so far", .least = 9, .rank = 3};
-  out[kTenantSource] = {.heading = "from", .left = true, .rank = 8};
+  out[kTenantMemory] = {.heading = "memory", .least = 8, .rank = 3};
+  out[kTenantEnergy] = {.heading = "so far", .least = 8, .rank = 4};
+  out[kTenantCounted] = {.heading = "counted for", .rank = 7};
+  out[kTenantSource] = {.heading = "from", .left = true, .rank = 10};
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (i == kTenantShareBar) continue;
     std::size_t longest = display_width(out[i].heading);
@@ -80,6 +99,11 @@ std::vector<FrameColumn> tenant_columns(const std::vector<const TopTenant*>& sho
       longest = std::max(longest, display_width(tenant_cell(*tenant, i, look)));
     out[i].most = out[i].least = std::max(out[i].least, longest);
   }
+  const auto drop_unless = [&](TenantColumn column, auto known) {
+    if (std::none_of(shown.begin(), shown.end(), known)) out[column].least = out[column].most = 0;
+  };
+  drop_unless(kTenantMemory, [](const TopTenant* each) { return each->memory_bytes.has_value(); });
+  drop_unless(kTenantCounted, [](const TopTenant* each) { return each->counted_s.has_value(); });
   out[kTenantName].least = std::min<std::size_t>(out[kTenantName].least, 16);
   out[kTenantUser].least = std::min<std::size_t>(out[kTenantUser].least, 8);
   out[kTenantGroup].least = std::min<std::size_t>(out[kTenantGroup].least, 10);
@@ -143,6 +167,7 @@ Frame help_lines(const TopChoice& choice) {
   row("^  !", "at a power: 85 %, 97 % of its limit or more");
   row("sim", "a simulated GPU");
   row("*", "at a process: its watts are mostly an assumption so far");
+  row("mem bw", "share of the time in which the memory was accessed");
   row("loss", "of speed, as the policy expects it");
   row("est.", "savings are estimated, against the same work at the");
   row("", "highest clock; in brackets its 90 % interval");

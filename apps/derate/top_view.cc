@@ -226,6 +226,58 @@ Frame tenants_page(const TopPicture& picture, TopChoice& choice, const Look& loo
   return tenant_table(shown, first_row(selected, shown.size(), rows), selected, look);
 }
 
+// --- Signs --------------------------------------------------------------------------------------
+
+// Whether a process whose watts are mostly an assumption is marked so: a narrow table has no room.
+bool shows_prior(const TopPicture& picture, const Frame& page) {
+  const auto& tenants = picture.tenants;
+  if (std::none_of(tenants.begin(), tenants.end(),
+                   [](const TopTenant& each) { return each.source.ends_with('*'); }))
+    return false;
+  return std::any_of(page.begin(), page.end(), [](const Line& line) {
+    return std::any_of(line.spans.begin(), line.spans.end(),
+                       [](const Span& span) { return trim(span.text).ends_with('*'); });
+  });
+}
+
+// The signs that the page has, explained; those that there is no room for are left out.
+Line legend_line(const TopPicture& picture, const TopChoice& choice, const Frame& page,
+                 const Look& look) {
+  Line out;
+  const auto add = [&](const char* sign, const char* meaning) {
+    const Line more{{{std::string(out.spans.empty() ? "" : "   ") + sign, Paint::strong},
+                     {std::string(" ") + meaning, Paint::dim}}};
+    if (line_width(out) + line_width(more) > look.width) return;
+    out.spans.insert(out.spans.end(), more.spans.begin(), more.spans.end());
+  };
+  const auto gpus = shown_gpus(picture, choice);
+  const bool one = choice.page == TopPage::one_gpu;
+  const auto any = [&](auto holds) {
+    if (one && !gpus.empty()) return holds(gpus[selected_row(gpus, choice)]);
+    return std::any_of(gpus.begin(), gpus.end(), holds);
+  };
+  if (choice.page != TopPage::tenants) {
+    const bool warned = any([](const TopGpu* gpu) { return *power_sign(*gpu) == '^'; });
+    const bool full = any([](const TopGpu* gpu) { return *power_sign(*gpu) == '!'; });
+    if (warned) add("W^", "85 % of the power limit");
+    if (full) add("W!", warned ? "97 %" : "97 % of the power limit");
+  }
+  if (choice.page == TopPage::gpus) {
+    if (any([](const TopGpu* gpu) { return gpu->needs_attention || !gpu->trouble.empty(); }))
+      add("!", "needs attention");
+    if (any([](const TopGpu* gpu) { return gpu->below_promise; })) add("loss!", "below promise");
+  }
+  if (shows_prior(picture, page)) add("*", "mostly an assumption so far");
+  return out;
+}
+
+// Lines that the page needs before a chart, or blank lines, may give one to the legend.
+std::size_t rows_of_page(const TopPicture& picture, const TopChoice& choice) {
+  if (choice.page == TopPage::one_gpu) return 0;
+  if (choice.page == TopPage::tenants) return shown_tenants(picture, choice).size() + 1;
+  return shown_gpus(picture, choice).size() + 1;
+}
+
 std::string position_text(std::size_t selected, std::size_t count) {
   return count > 0 ? fmt::format("{} of {}", selected + 1, count) : "";
 }
@@ -265,6 +317,13 @@ Line foot_line(const TopPicture& picture, const TopChoice& choice, const Look& l
   if (used <= look.width)
     out.spans.push_back({std::string(look.width - used + 2, ' ') + position, Paint::dim});
   return out;
+}
+
+Frame page_of(const TopPicture& picture, TopChoice& choice, const Look& room) {
+  if (choice.help) return help_lines(choice);
+  if (choice.page == TopPage::tenants) return tenants_page(picture, choice, room);
+  if (choice.page == TopPage::one_gpu) return one_gpu_page(picture, choice, room);
+  return gpus_page(picture, choice, room);
 }
 
 }  // namespace
@@ -330,16 +389,17 @@ Frame top_frame(const TopPicture& picture, TopChoice& choice, const Look& look) 
     out.push_back({});
   }
   const std::size_t body = look.height - std::min(look.height, out.size() + 1);
-  const Look room{look.width, body, look.utf8};
-  Frame page;
-  if (choice.help)
-    page = help_lines(choice);
-  else if (choice.page == TopPage::tenants)
-    page = tenants_page(picture, choice, room);
-  else if (choice.page == TopPage::one_gpu)
-    page = one_gpu_page(picture, choice, room);
-  else
-    page = gpus_page(picture, choice, room);
+  constexpr std::size_t kLeastForLegend = 16;
+  const auto page_with = [&](std::size_t lines) {
+    return page_of(picture, choice, {look.width, lines, look.utf8});
+  };
+  Frame page = page_with(body);
+  if (!choice.help && body >= kLeastForLegend && rows_of_page(picture, choice) + 1 < body)
+    if (Line legend = legend_line(picture, choice, page, look); !legend.spans.empty()) {
+      page = page_with(body - 1);
+      page.resize(body - 1);
+      page.push_back(std::move(legend));
+    }
   page.resize(body);
   append(out, std::move(page));
   out.push_back(foot_line(picture, choice, look));

@@ -34,6 +34,17 @@ Series any_series() {
   return out;
 }
 
+TopCard any_card() {
+  TopCard out;
+  for (auto* number :
+       {&out.memory_used, &out.memory_total, &out.link.generation, &out.link.lanes,
+        &out.link.most_generation, &out.link.most_lanes, &out.link.tx_bytes, &out.link.rx_bytes,
+        &out.fan, &out.encoder, &out.decoder, &out.corrected, &out.uncorrected})
+    *number = any_number();
+  if (*rc::gen::arbitrary<bool>()) out.xid = TopXid{79, any_text(), WallTime{}, any_number()};
+  return out;
+}
+
 TopGpu any_gpu(int index) {
   TopGpu out;
   out.id = {index,
@@ -48,6 +59,7 @@ TopGpu any_gpu(int index) {
   for (std::string* text : {&out.policy, &out.how, &out.reason, &out.trouble, &out.work})
     *text = any_text();
   out.every_phase = *rc::gen::arbitrary<bool>();
+  out.card = any_card();
   if (*rc::gen::arbitrary<bool>())
     out.saving = TopSaving{any_number().value_or(0.1), any_number(), any_number(), any_number()};
   out.power_history = any_series();
@@ -63,7 +75,7 @@ TopPicture any_picture() {
   for (int i = 0; i < tenants; ++i)
     out.tenants.push_back({*rc::gen::inRange(-1, 12), any_text(), any_text(), any_text(),
                            any_text(), any_text(), any_number(), any_number(), any_number(),
-                           any_number(), *rc::gen::arbitrary<bool>()});
+                           any_number(), any_number(), any_number(), *rc::gen::arbitrary<bool>()});
   if (*rc::gen::arbitrary<bool>()) out.warnings = {any_text()};
   if (*rc::gen::arbitrary<bool>()) out.closed = closed_text(ClosedGpus::asleep);
   return out;
@@ -162,6 +174,46 @@ TEST(TopFrame, PowerNearItsLimitHasASign) {
   EXPECT_TRUE(has(text, "620/700^")) << text;
 }
 
+TEST(TopFrame, SignsAreExplainedWhereTheyAreShownAndThereIsRoom) {
+  TopPicture picture = machine(2);
+  EXPECT_FALSE(has(shown(picture), "85 % of the power limit"));
+  picture.gpus[0].watts = 620;
+  const std::string warned = shown(picture);
+  EXPECT_TRUE(has(warned, "W^ 85 % of the power limit")) << warned;
+  EXPECT_FALSE(has(warned, "W! 97 %")) << warned;
+  picture.gpus[0].watts = 690;
+  picture.gpus[1].needs_attention = picture.gpus[1].below_promise = true;
+  const std::string text = shown(picture);
+  for (const char* part :
+       {"W! 97 % of the power limit", "! needs attention", "loss! below promise"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  EXPECT_FALSE(has(shown(picture, {}, {80, 12}), "W! 97 %"));
+  TopPicture many = machine(64);
+  for (TopGpu& gpu : many.gpus) gpu.watts = 690;
+  EXPECT_FALSE(has(shown(many), "W! 97 %"));  // the rows have the whole screen
+
+  picture.tenants = {{.gpu = 0, .key = "a", .name = "train", .source = "time *", .watts = 1.0}};
+  TopChoice choice;
+  press(choice, key('p'), picture);
+  EXPECT_TRUE(has(shown(picture, choice, {120, 24}), "* mostly an assumption"));
+  EXPECT_FALSE(
+      has(shown(picture, choice, {40, 24}), "* mostly an assumption"));  // no column "from"
+}
+
+TEST(TopFrame, ThoseThatNeedAttentionComeFirstByNumberOnly) {
+  TopPicture picture = machine(4);
+  picture.gpus[1].trouble = "x";
+  picture.gpus[2].needs_attention = true;
+  picture.gpus[3].silent = true;
+  TopChoice choice;
+  EXPECT_EQ(shown_gpus(picture, choice).back()->id.index, 0);
+  EXPECT_EQ(shown_gpus(picture, choice).front()->id.index, 1);
+  choice.gpu_order = GpuOrder::power;
+  EXPECT_EQ(shown_gpus(picture, choice).back()->id.index, 0);
+  choice.gpu_order = GpuOrder::clock;  // all the same: in their own order
+  EXPECT_EQ(shown_gpus(picture, choice).front()->id.index, 0);
+}
+
 TEST(TopFrame, ANarrowTerminalLosesTheLeastImportantColumnsFirst) {
   const TopPicture picture = machine(8);
   const std::string wide = shown(picture, {}, {200, 24}), middle = shown(picture),
@@ -216,6 +268,64 @@ TEST(TopKeys, PagesFilterPauseAndHelp) {
   press(choice, key('?'), picture);
   EXPECT_TRUE(has(shown(picture, choice), "Signs"));
   EXPECT_TRUE(press(choice, key('q'), picture));
+}
+
+TEST(TopFrame, TheMemoryOfTheCardIsAColumnWhereItIsKnown) {
+  TopPicture picture = machine(8);
+  EXPECT_FALSE(has(shown(picture), "memory"));
+  picture.gpus[3].card.memory_used = 41.2 * (1ull << 30);
+  picture.gpus[3].card.memory_total = 80.0 * (1ull << 30);
+  const std::string text = shown(picture);
+  EXPECT_TRUE(has(text, " memory ")) << text;
+  EXPECT_TRUE(has(text, " 41/80G ")) << text;
+  EXPECT_TRUE(has(text, "promise")) << text;
+  EXPECT_FALSE(has(shown(picture, {}, {40, 24}), "41/80G"));
+}
+
+TEST(TopFrame, ThePanelHasTheFactsOfTheCard) {
+  TopPicture picture = machine(1);
+  TopCard& card = picture.gpus[0].card;
+  card.memory_used = 41.2 * (1ull << 30);
+  card.memory_total = 80.0 * (1ull << 30);
+  card.link = {1, 16, 5, 16, 3.1e8, 1.24e9};
+  card.fan = 0.45;
+  card.decoder = 0.12;
+  card.corrected = 3;
+  card.uncorrected = 0;
+  card.xid = TopXid{79, "the GPU has fallen off the bus", std::nullopt, 2};
+  const std::string text = shown(picture, {}, {100, 40});
+  for (const char* part : {"memory 41.2 GiB of 80.0 GiB (52 %)", "PCIe gen 1 x16, up to gen 5 x16",
+                           "PCIe traffic rx 1.2 GB/s, tx 310 MB/s", "fan 45 %", "decoder 12 %",
+                           "ECC errors 3 corrected, 0 uncorrected",
+                           "Xid 79 (the GPU has fallen off the bus), 2 since derated began"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  EXPECT_FALSE(has(text, "encoder")) << text;
+  card.corrected = 0;
+  EXPECT_TRUE(has(shown(picture, {}, {100, 40}), "ECC errors none"));
+}
+
+TEST(TopFrame, ProcessesHaveTheirMemoryAndHowLongTheirEnergyCounts) {
+  TopPicture picture = machine(1);
+  picture.attribution = "x";
+  picture.tenants = {
+      {.gpu = 0,
+       .key = "a",
+       .name = "small",
+       .watts = 300.0,
+       .joules = 3.6e6,
+       .counted_s = 7300,
+       .memory_bytes = 1.0 * (1 << 30)},
+      {.gpu = 0, .key = "b", .name = "large", .watts = 20.0, .memory_bytes = 30.0 * (1 << 30)}};
+  TopChoice choice;
+  press(choice, key('p'), picture);
+  const std::string text = shown(picture, choice, {120, 24});
+  for (const char* part : {"1.00 kWh", "counted for", "2 h", "1.0 GiB", "30.0 GiB"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  EXPECT_LT(text.find("small"), text.find("large")) << text;
+  press(choice, key('s'), picture);
+  ASSERT_EQ(choice.tenant_order, TenantOrder::memory);
+  const std::string by_memory = shown(picture, choice, {120, 24});
+  EXPECT_LT(by_memory.find("large"), by_memory.find("small")) << by_memory;
 }
 
 TEST(TopFrame, ProcessesStandInOneTableByTheirWatts) {

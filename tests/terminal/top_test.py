@@ -5,6 +5,7 @@ every key, other sizes, and each way to end. The terminal is as before afterward
     top_test.py BUILD [SLOWNESS]
 """
 import fcntl
+import json
 import os
 import pty
 import re
@@ -256,6 +257,25 @@ class OnATerminal(unittest.TestCase):
         self.assertEqual(top.end(), 0)
         self.assertIn(b"why this clock", top.output)
         self.assertNotIn(ENTER_SCREEN, top.output)
+        narrow = self.open("top", "--rounds", "1", width=80)
+        self.assertEqual(narrow.end(), 0)
+        lines = narrow.output.decode().replace("\r", "").splitlines()
+        self.assertGreater(len(lines), 3)
+        self.assertLessEqual(max(len(line) for line in lines), 80, lines)
+
+    def test_its_charts_begin_with_what_the_daemon_has_kept(self):
+        def kept():
+            history = self.call("history", "--from", "now-20s", "-i", "0", "--json").stdout
+            return len(json.loads(history)["series"][0]["begin_unix_seconds"])
+
+        def widest():
+            top = self.open("top", "-i", "0", "--rounds", "1", width=120, height=40)
+            self.assertEqual(top.end(), 0)
+            return max(map(len, re.findall("[▁▂▃▄▅▆▇█]+", top.output.decode())), default=0)
+
+        self.wait_for(lambda: kept() > 10, "ten seconds of history")
+        # A column a second, of which one is this command's own. A busy daemon's may come too late.
+        self.assertTrue(any(widest() > 6 for _ in range(10)))
 
     def test_status_fits_a_narrow_terminal(self):
         status = self.open("status", width=60)
