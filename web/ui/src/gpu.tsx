@@ -2,13 +2,16 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { get } from "./api";
+import { CardView } from "./card";
 import { Chart, type Curve, type Stretch } from "./chart";
 import { chosenEvents, folded } from "./choose";
 import { EventList } from "./events";
-import { gapsOf, machineTime, timeOf, within90, type ShownGpu } from "./known";
+import { Fact } from "./fact";
+import { gapsOf, machineTime, timeOf, timeSeen, within90, type ShownGpu } from "./known";
 import { useAsked, useQuiet, useSeconds, type Route } from "./live";
 import { Name } from "./name";
 import { PromiseView } from "./promise";
+import { tenantName } from "./tenants";
 import type { Column, DerateEvent, Gpu, History, Tenant, Why } from "./types";
 import {
   celsius, dayTime, energy, estimated, gpuName, judge, limitOf, megahertz, percent, unknown, watts, whole, why,
@@ -88,15 +91,6 @@ function lines(history: History, to: number): Lines {
   return { times, from, to, of, gaps: stretches(history, times, of((series) => series.power_watts), from, to) };
 }
 
-function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
 /** A value that holds, or a dash and what it was. */
 function Figure({ gpu, of, show }: { gpu: ShownGpu; of: (gpu: Gpu) => number | null | undefined; show: (value?: number | null) => string }) {
   const value = of(gpu), before = gpu.seen.holds ? undefined : gpu.was && of(gpu.was);
@@ -113,7 +107,7 @@ function PolicyFact({ gpu }: { gpu: ShownGpu }) {
   return (
     <Fact name="Policy">
       {gpu.policy ?? (gpu.seen.quiet ? unknown : "none")}{" "}
-      {by && <span class="dim">{kSources[by.by] ?? `by ${by.by}`}{by.who ? <> of <Name of={by.who} /></> : null}</span>}
+      {by && <span class="dim">{kSources[by.by] ?? `by ${by.by}`}{by.who ? <> of <Name of={by.who} /></> : null}{by.since_unix_seconds != null && `, since ${timeSeen(by.since_unix_seconds, gpu)}`}</span>}
       {gpu.dry_run && <span class="dim"> (dry run: nothing is written)</span>}
     </Fact>
   );
@@ -246,9 +240,6 @@ function WhyThen({ gpu, at }: { gpu: ShownGpu; at?: number }) {
     </>
   );
 }
-
-const tenantName = (tenant: Tenant) =>
-  tenant.job ?? tenant.pod ?? tenant.container ?? tenant.process ?? tenant.key;
 
 function TenantRow({ tenant }: { tenant: Tenant }) {
   return (
@@ -464,6 +455,7 @@ export function OneGpu({ gpu, events, role, now, route }: OneGpuProperties) {
         {gpu.simulated && <span class="tag">simulated</span>}
       </h1>
       <Now gpu={gpu} />
+      <CardView gpu={gpu} />
       <OverTime gpu={gpu} now={now} route={route} at={at} setAt={setAt} />
       <section aria-labelledby="why">
         <h2 id="why">Why this clock</h2>
