@@ -33,7 +33,7 @@ function MemoryLine({ gpu }: { gpu: ShownGpu }) {
   const { memory_used_bytes: used, memory_total_bytes: total } = gpu.card ?? {};
   return (
     <>
-      {used != null && <span class="line mem">{memoryOf(used, total)} <span class="dim">memory</span></span>}
+      {used != null && <span class="line mem"><span class="dim">memory</span> {memoryOf(used, total)}</span>}
       <MemoryBar card={gpu.card} thin />
     </>
   );

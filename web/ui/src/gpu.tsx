@@ -316,6 +316,7 @@ function BelowTheCharts({ gpu, events, role, now }: Omit<OneGpuProperties, "rout
       <section aria-labelledby="whose">
         <h2 id="whose">Whose watts</h2>
         <Tenants gpu={gpu} now={now} />
+        <p><a href="#/processes">Processes of all GPUs</a></p>
       </section>
       <section aria-labelledby="happened">
         <h2 id="happened">What happened here</h2>

@@ -80,7 +80,10 @@ export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): 
   const seenNow = { holds: true, quiet, since: read, words: "" };
   if (reads && !quiet) return withCard({ ...gpu, seen: seenNow }, true);
   // One reading that failed on a busy machine is no silence yet: the last is as young as any that is shown.
-  if (!quiet && before && isRecent(gpu) && gpu.attention !== kSilent) return withCard({ ...before, seen: seenNow }, true);
+  if (!quiet && before && isRecent(gpu) && gpu.attention !== kSilent) {
+    const { attention, trouble } = gpu;
+    return withCard({ ...before, attention, trouble, seen: seenNow }, true);
+  }
   const since = reads ? heard.unix : read;
   const seen = { holds: false, quiet, since, words: notKnown(since, heard.unix) };
   if (quiet) return { ...only(gpu, kAlways), seen, was: reads ? gpu : before };

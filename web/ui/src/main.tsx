@@ -9,6 +9,7 @@ import { JobsView, OneJob } from "./jobs";
 import { ageSeconds, shownGpus, timeOf, type Heard, type ShownGpu } from "./known";
 import { addressOf, useAsked, useEvents, useQuiet, useRoute, useSeconds, type Route } from "./live";
 import { Name, plainText } from "./name";
+import { ProcessesView } from "./processes";
 import { SavingsView } from "./savings";
 import { chosenEvents, folded } from "./choose";
 import type { DerateEvent, Gpu, Savings, Status } from "./types";
@@ -16,6 +17,7 @@ import { clockTime, dayTime, zone } from "./words";
 
 const kViews = [
   { path: "", name: "Fleet" },
+  { path: "processes", name: "Processes" },
   { path: "savings", name: "Savings" },
   { path: "events", name: "Events" },
   { path: "jobs", name: "Training" },
@@ -124,6 +126,7 @@ function View({ route, status, gpus, quiet, savings, events, heard }: ViewProper
   if (view === "events") return <EventsView events={events} gpus={gpus} route={route} />;
   if (!status) return quiet ? null : <p class="empty">Asking derated…</p>;
   if (view === "") return <Fleet status={status} gpus={gpus} savings={savings} quiet={quiet} route={route} />;
+  if (view === "processes") return <ProcessesView gpus={gpus} quiet={quiet} route={route} />;
   const gpu = gpus.find((each) => String(each.index) === which);
   if (!gpu) return <p class="empty">GPU <Name of={which ?? ""} /> is not here. <a href="#/">All GPUs</a></p>;
   return <OneGpu key={gpu.uuid} gpu={gpu} events={events} role={status.role} now={heard?.unix} route={route} />;

@@ -31,7 +31,7 @@ export function energy(joules?: number | null): string {
 }
 
 const kGib = 2 ** 30, kMib = 2 ** 20;
-const gib = (value: number) => number(value / kGib, value < 10 * kGib ? 1 : 0);
+const gib = (value: number) => number(value / kGib, value > 0 && value < 10 * kGib ? 1 : 0);
 /** As drivers count memory: in GiB, or MiB where that is little. */
 export const memory = (value?: number | null) =>
   value == null ? unknown : value < kGib ? `${number(value / kMib, 0)}\u00a0MiB` : `${gib(value)}\u00a0GiB`;
@@ -120,9 +120,9 @@ const ofPolicy = (gpu: ShownGpu) =>
 export function judge(gpu: ShownGpu): Judgement {
   if (gpu.seen.quiet) return { level: "gone", mark: "?", words: gpu.seen.words };
   if (gpu.attention === kSilent) return { level: "bad", mark: "✕", words: kSilent };
-  if (!gpu.seen.holds && isRecent(gpu)) return { level: "gone", mark: "?", words: gpu.seen.words };
-  if (gpu.error) return { level: "bad", mark: "✕", words: kSilent };
-  if (!gpu.seen.holds) return { level: "bad", mark: "✕", words: gpu.seen.words };
+  if (!gpu.seen.holds && isRecent(gpu) && !gpu.attention) return { level: "gone", mark: "?", words: gpu.seen.words };
+  if (gpu.error && !isRecent(gpu)) return { level: "bad", mark: "✕", words: kSilent };
+  if (!gpu.seen.holds && !isRecent(gpu)) return { level: "bad", mark: "✕", words: gpu.seen.words };
   const expected = percent(gpu.expected_performance_ratio), promised = percent(gpu.promised_performance_ratio);
   if (gpu.promise === "broken" && gpu.attention === "below its promise")
     return {
