@@ -240,15 +240,13 @@ let id = 0;
 const event = (time, kind, severity, index) => ({
   id: ++id, time_unix_seconds: time, event: kind, severity, gpu: index === undefined ? undefined : `GPU-${index}`, gpu_index: index, message: `${kind} ${index}`,
 });
-const events = [event(0, "begun", "info")];
-for (let i = 0; i < 64; ++i) events.push(event(10 + i, "stuck", "error", i), event(11 + i, "answers", "info", i));
-events.push(event(80, "lost", "error", 3), event(5000, "stuck", "error", 7));
-const folds = ui.folded(events);
-assert.deepEqual(folds.map((fold) => [fold.event, fold.events.length, fold.gpus]),
-  [["stuck", 1, 1], ["lost", 1, 1], ["answers", 64, 64], ["stuck", 64, 64], ["begun", 1, 0]]);
-assert.deepEqual(ui.folded(events.slice(0, 5)).map((fold) => fold.events.length), [1, 1, 1, 1, 1]); // two are no fold
+const events = [event(0, "begun", "info"), event(10, "stuck", "error", 7), event(80, "lost", "error", 3), event(90, "thermal", "warning", 3),
+  // As derated folds them.
+  { ...event(100, "stuck", "error"), gpu: undefined, count: 24, first_unix_seconds: 60, gpu_indices: [3, 4] }];
+assert.equal(ui.countOf(events), 28);
 const kinds = (query) => ui.chosenEvents(events, query).length;
-assert.equal(kinds({ severity: "error" }), 66);
+assert.equal(kinds({ severity: "error" }), 3);
+assert.equal(kinds({ severity: "warning" }), 4);
 assert.equal(kinds({ kind: "lost" }), 1);
 assert.equal(kinds({ gpu: "3" }), 3);
 assert.equal(kinds({ gpu: "none" }), 1);

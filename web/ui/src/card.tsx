@@ -99,9 +99,12 @@ function Xid({ card, gpu }: { card: Card; gpu: ShownGpu }) {
   );
 }
 
+// What says nothing without another field.
+const kNoFact = new Set(["age_seconds", "pcie_most_generation", "pcie_most_lanes", "xids", "xid_text", "xid_unix_seconds"]);
+
 export function CardView({ gpu }: { gpu: ShownGpu }) {
   const card = gpu.card;
-  if (!card) return null;
+  if (!card || !Object.keys(card).some((key) => !kNoFact.has(key))) return null;
   const { memory_used_bytes: used, memory_total_bytes: total } = card;
   const knowsMemory = used != null || total != null;
   return (

@@ -1,4 +1,4 @@
-// Who uses the GPUs: the tenants of one, and those of all as the rows of a table.
+// The tenants of a GPU: their names, the memory they hold, and the biggest of them.
 import type { ShownGpu } from "./known";
 import type { Tenant } from "./types";
 

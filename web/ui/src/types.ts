@@ -148,6 +148,16 @@ export interface DerateEvent {
   gpu?: string;
   gpu_index?: number;
   message: string;
+  count?: number; // of how many events it is
+  first_unix_seconds?: number; // of several
+  gpu_indices?: number[]; // of several
+}
+/** Folded: a line may be of several events; the counts are of all events of the time, listed or not. */
+export interface EventsAnswer {
+  events: DerateEvent[]; // ascending by id
+  total?: number;
+  warnings?: number;
+  errors?: number;
 }
 export interface SavingsLine {
   key: string;
