@@ -70,9 +70,6 @@ function withCard<T extends Gpu>(gpu: T, holds: boolean): T {
 
 export const isRecent = (gpu: Gpu) => gpu.read_age_seconds != null && gpu.read_age_seconds < kQuietSeconds;
 
-/** The attention of a GPU that derated takes for lost or stuck. */
-export const kSilent = "does not answer";
-
 /** A GPU as it may be shown: what does not hold any more is not in it. `before`: the last that held. */
 export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): ShownGpu {
   const reads = !gpu.error && !gpu.stale;
@@ -80,7 +77,7 @@ export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): 
   const seenNow = { holds: true, quiet, since: read, words: "" };
   if (reads && !quiet) return withCard({ ...gpu, seen: seenNow }, true);
   // One reading that failed on a busy machine is no silence yet: the last is as young as any that is shown.
-  if (!quiet && before && isRecent(gpu) && gpu.attention !== kSilent) {
+  if (!quiet && before && isRecent(gpu)) {
     const { attention, trouble } = gpu;
     return withCard({ ...before, attention, trouble, seen: seenNow }, true);
   }

@@ -9,8 +9,8 @@ export interface Row {
   tenant: Tenant;
   key: string;
 }
-/** Of GPUs that are read: a process of another may have ended. */
-export const rowsOf = (gpus: ShownGpu[]): Row[] => gpus.filter((gpu) => gpu.seen.holds).flatMap((gpu) =>
+/** Of GPUs that are read; of another nothing is attributed (known.ts), and its processes may have ended. */
+export const rowsOf = (gpus: ShownGpu[]): Row[] => gpus.flatMap((gpu) =>
   (gpu.attribution?.tenants ?? []).map((tenant) => ({ gpu, tenant, key: `${gpu.uuid} ${tenant.key}` })));
 
 export const programOf = ({ tenant }: Row) => tenant.process ?? tenantName(tenant);
@@ -110,7 +110,7 @@ export const totalsOf = (rows: Row[]): Totals => ({
 });
 /** Power of GPUs that are read and that is no process's. */
 export const nobodysWatts = (gpus: ShownGpu[]) =>
-  valueOf(sumOf(gpus.filter((gpu) => gpu.seen.holds && gpu.attribution), (gpu) => gpu.attribution!.unallocated_watts));
+  valueOf(sumOf(gpus, (gpu) => gpu.attribution?.unallocated_watts));
 
 /** GPUs that are read and whose processes are not known, by the reason. */
 export function unknownBy(gpus: ShownGpu[]): Map<string, ShownGpu[]> {

@@ -1,5 +1,5 @@
 // Figures and judgements as words.
-import { isRecent, kSilent, type ShownGpu } from "./known";
+import { isRecent, type ShownGpu } from "./known";
 import type { DerateEvent, Gpu } from "./types";
 
 // A formatter is dear to make: 64 GPUs' figures are written anew each second.
@@ -119,9 +119,8 @@ const ofPolicy = (gpu: ShownGpu) =>
 /** What an operator should know of it first, by derated's own judgement (promise, attention). */
 export function judge(gpu: ShownGpu): Judgement {
   if (gpu.seen.quiet) return { level: "gone", mark: "?", words: gpu.seen.words };
-  if (gpu.attention === kSilent) return { level: "bad", mark: "✕", words: kSilent };
   if (!gpu.seen.holds && isRecent(gpu) && !gpu.attention) return { level: "gone", mark: "?", words: gpu.seen.words };
-  if (gpu.error && !isRecent(gpu)) return { level: "bad", mark: "✕", words: kSilent };
+  if (gpu.error && !isRecent(gpu)) return { level: "bad", mark: "✕", words: "does not answer" };
   if (!gpu.seen.holds && !isRecent(gpu)) return { level: "bad", mark: "✕", words: gpu.seen.words };
   const expected = percent(gpu.expected_performance_ratio), promised = percent(gpu.promised_performance_ratio);
   if (gpu.promise === "broken" && gpu.attention === "below its promise")
