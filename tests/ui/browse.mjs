@@ -1,7 +1,7 @@
 // Uses the page of `derate ui` as a person does, in a real Chromium.
 //
-//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone", "back" and "lost" from its
-//                                             standard input; RESULTS: of derate lab show --json
+//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone", "back", "xid" and "lost" from
+//                                             its standard input; RESULTS: of derate lab show --json
 //
 // Prints what it waits for ("wait gone"), what it measures, and "ok" at the end.
 import { createRequire } from "node:module";
@@ -73,6 +73,16 @@ await page.waitForSelector("a.tile");
 assert.equal(await page.title(), `Fleet · ${hostname()} · Derate`);
 assert.equal(await text("header .host"), hostname());
 assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all.join()), "sim,sim,sim");
+
+// --- the card at a glance --------------------------------------------------------------------------
+
+const asks = (path) => page.evaluate(async (path) => {
+  const head = { Authorization: `Bearer ${sessionStorage.getItem("derate-token")}` };
+  return (await fetch(`/v1/${path}`, { headers: head })).json();
+}, path);
+await page.waitForFunction(() => document.querySelectorAll("a.tile svg.memory").length === 3, undefined, { timeout: 20_000 });
+assert.match(await text("a.tile .mem"), /^memory [\d.]+ of \d+\sGiB$/);
+assert.match(await text("a.tile .whose"), /: derate$/); // who runs the simulated job
 
 // --- an address is an answer: in another tab, with its span, its moment and its filters ---------------
 
@@ -157,7 +167,7 @@ assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all
   const facts = () => odd.locator("dl.facts.card > div").allInnerTexts();
   const card = (await facts()).join("\n").replaceAll("\u00a0", " ");
   for (const each of ["15 of 16 GiB", "gen 3 x16 of gen 4 x16", "1.2 GB/s sent", "300 MB/s received", "Fan\n40 %", "Encoder\n0 %", "Decoder\n10 %",
-    "0 uncorrected, 12 corrected", "31 (<img src=x", "2 since derated began"])
+    "0 uncorrected, 12 corrected", "31 (<img src=x", "2 since derated opened the GPU"])
     assert.ok(card.includes(each), `${each} is not in: ${card}`);
   assert.match(card, /z[^]*5.0 GiB[^]*<img[^]*4.0 GiB[^]*2.0 GiB\n1 more\n1.0 GiB/); // who holds most of it comes first
   await odd.goto(`${base}#/gpu/1`);
@@ -263,10 +273,7 @@ await page.waitForSelector("code:has-text('derate policy set assure -i 2')");
 
 // --- another promise: told, tried, kept, and what is not kept goes ---------------------------------
 
-const promised = () => page.evaluate(async () => {
-  const head = { Authorization: `Bearer ${sessionStorage.getItem("derate-token")}` };
-  return (await (await fetch("/v1/forecast?gpu=0", { headers: head })).json()).now_delta_ratio;
-});
+const promised = async () => (await asks("forecast?gpu=0")).now_delta_ratio;
 const promises = async (delta, within = 10_000) => {
   for (const end = Date.now() + within; Date.now() < end; await page.waitForTimeout(200))
     if (Math.abs((await promised()) - delta) < 1e-6) return;
@@ -337,6 +344,20 @@ for (const colorScheme of ["light", "dark"]) {
   }
 }
 
+// --- the processes of all GPUs, by their memory ------------------------------------------------------
+
+{
+  await page.goto(`${base}#/processes?sort=memory`);
+  await page.waitForSelector("table.processes td");
+  const held = (await asks("status")).gpus.flatMap((gpu) => gpu.attribution.tenants.map((tenant) => tenant.memory_bytes));
+  assert.equal(held.length, 2);
+  assert.ok(held.every((bytes) => bytes > 0), `memory: ${held}`);
+  const shown = await page.locator("table.processes tbody td:nth-child(5)").allInnerTexts();
+  assert.equal(shown.length, held.length);
+  for (const each of shown) assert.match(each, /^[\d.]+\s[GM]iB$/);
+  assert.match(await text(".summary"), /^2 processes of 1 user on 2 GPUs: \d+\sW, [\d.]+\s[GM]iB of memory. \d+\sW more are nobody's.$/);
+}
+
 // --- the daemon goes, and comes back -------------------------------------------------------------
 
 /** Nothing that is no more known is shown as well. */
@@ -359,8 +380,24 @@ await wait("back");
 await page.waitForSelector(".trouble", { state: "detached", timeout: 30_000 });
 await page.waitForSelector("a.tile:not(.gone)", { timeout: 30_000 });
 
+// --- an Xid of the card: an event, and the last one of the GPU's view ----------------------------------
+
+await page.goto(`${base}#/gpu/0`);
+await page.waitForSelector("#card", { timeout: 20_000 });
+assert.match(await text(".facts.card"), /^Memory\n[\d.]+ of \d+\sGiB/);
+assert.match(await text(".facts.card .holders"), /derate of \w+\n[\d.]+\s[GM]iB/);
+await wait("xid");
+await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('31')", { timeout: 30_000 });
+await page.waitForSelector("section[aria-labelledby=happened] li.warning:has-text('Xid 31')", { timeout: 30_000 });
+await page.goto(`${base}#/gpu/1`);
+await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('79')", { timeout: 30_000 });
+await accessible("xid");
+await picture("xid");
+
 // --- a GPU is lost: no value of it is now's ---------------------------------------------------------
 
+await page.goto(`${base}#/`);
+await page.waitForSelector("a.tile");
 await wait("lost");
 const lost = page.locator("a.tile.bad");
 await lost.waitFor({ timeout: 30_000 });
@@ -372,6 +409,8 @@ await page.waitForSelector("figcaption:has-text('not read since')", { timeout: 4
 assert.equal((await page.locator(".facts dd").first().innerText()).slice(0, 1), "–");
 assert.match(await text('section[aria-labelledby="whose"]'), /Not known since .*without a reading/);
 assert.match(await text('section[aria-labelledby="promise"]'), /The GPU does not answer/);
+assert.match(await text("p.verdict"), /the GPU is lost; Xid 79/);
+assert.deepEqual(await page.locator(".facts.card dt").allInnerTexts(), ["Last Xid"]); // of a card that is lost
 await accessible("lost");
 await picture("lost-gpu");
 await page.goto(`${base}#/processes`);

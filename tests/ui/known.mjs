@@ -54,6 +54,9 @@ assert.equal(well.card.memory_used_bytes, 41 * 2 ** 30);
 assert.deepEqual(lost.card, kXid);
 assert.deepEqual(late.card, kXid);
 assert.equal(quiet.card, undefined);
+const gone = { error: "lost", stale: true, read_age_seconds: 95, card: undefined }; // as derated reports it
+assert.deepEqual(ui.shownGpu(gpu(gone), heard, false, gpu()).card, kXid);
+assert.ok(!("card" in ui.shownGpu(gpu(gone), heard, false)));
 const cardOf = (card, ...before) => ui.shownGpu(gpu({ card }), heard, false, ...before).card;
 assert.deepEqual(cardOf({ ...gpu().card, age_seconds: 15 }), kXid); // the GPU is read, the card is not
 assert.deepEqual(cardOf({ ...gpu().card, age_seconds: undefined }), kXid);
@@ -88,6 +91,11 @@ const status = (...gpus) => ({ paused: false, gpus });
 ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, before);
 const [after] = ui.shownGpus(status(gpu({ power_watts: undefined, error: "lost", stale: true, read_age_seconds: 9 })), heard, false, before);
 assert.equal(after.was.power_watts, 400);
+// A reading that failed is not what was, although the one before it is shown for it.
+const kept = new Map(), failing = { error: "lost", stale: true, power_watts: undefined };
+ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, kept);
+ui.shownGpus(status(gpu({ ...failing, read_age_seconds: 1 })), heard, false, kept);
+assert.equal(ui.shownGpus(status(gpu({ ...failing, read_age_seconds: 9 })), heard, false, kept)[0].was.power_watts, 400);
 
 assert.equal(ui.machineTime(heard, 12_500), kNoon + 7.5);
 assert.equal(ui.timeOf(kNoon - 2 * 86400, kNoon), "28 Nov, 12:00:00");

@@ -94,7 +94,7 @@ function Xid({ card, gpu }: { card: Card; gpu: ShownGpu }) {
   return (
     <Fact name="Last Xid" wide>
       {card.xid} {card.xid_text && <>(<Name of={card.xid_text} />)</>}{" "}
-      <span class="dim">{[when, (card.xids ?? 0) > 1 ? `${count(card.xids!)} since derated began` : ""].filter(Boolean).join(", ")}</span>
+      <span class="dim">{[when, (card.xids ?? 0) > 1 ? `${count(card.xids!)} since derated opened the GPU` : ""].filter(Boolean).join(", ")}</span>
     </Fact>
   );
 }

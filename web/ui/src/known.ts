@@ -62,39 +62,44 @@ function shownCard(card: Card | undefined, holds: boolean): Card | undefined {
   const { xid, xid_text, xid_unix_seconds } = card;
   return xid == null ? undefined : { xid, xid_text, xid_unix_seconds };
 }
-function withCard<T extends Gpu>(gpu: T, holds: boolean): T {
-  const card = shownCard(gpu.card, holds);
+function withCard<T extends Gpu>(gpu: T): T {
+  const card = shownCard(gpu.card, true);
   if (card !== gpu.card) gpu.card = card;
   return gpu;
 }
 
 export const isRecent = (gpu: Gpu) => gpu.read_age_seconds != null && gpu.read_age_seconds < kQuietSeconds;
 
+const reads = (gpu: Gpu) => !gpu.error && !gpu.stale;
+
 /** A GPU as it may be shown: what does not hold any more is not in it. `before`: the last that held. */
 export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): ShownGpu {
-  const reads = !gpu.error && !gpu.stale;
+  const isRead = reads(gpu);
   const read = gpu.read_age_seconds == null ? undefined : heard.unix - gpu.read_age_seconds;
   const seenNow = { holds: true, quiet, since: read, words: "" };
-  if (reads && !quiet) return withCard({ ...gpu, seen: seenNow }, true);
+  if (isRead && !quiet) return withCard({ ...gpu, seen: seenNow });
   // One reading that failed on a busy machine is no silence yet: the last is as young as any that is shown.
   if (!quiet && before && isRecent(gpu)) {
     const { attention, trouble } = gpu;
-    return withCard({ ...before, attention, trouble, seen: seenNow }, true);
+    return withCard({ ...before, attention, trouble, seen: seenNow });
   }
-  const since = reads ? heard.unix : read;
+  const since = isRead ? heard.unix : read;
   const seen = { holds: false, quiet, since, words: notKnown(since, heard.unix) };
-  if (quiet) return { ...only(gpu, kAlways), seen, was: reads ? gpu : before };
+  if (quiet) return { ...only(gpu, kAlways), seen, was: isRead ? gpu : before };
   const out: ShownGpu = { ...gpu, seen, was: before ?? (gpu.error ? undefined : gpu) };
   for (const key of kOfNow) delete out[key];
   delete out.attribution;
-  return withCard(out, false);
+  const xid = shownCard(gpu.card ?? before?.card, false); // derated reports no card of a GPU that it cannot read
+  if (xid) out.card = xid;
+  else delete out.card;
+  return out;
 }
 
-/** All GPUs; keeps in `before` what held, by UUID. */
+/** All GPUs; keeps in `before` what was read, by UUID. */
 export function shownGpus(status: Status, heard: Heard, quiet: boolean, before: Map<string, Gpu>): ShownGpu[] {
   return status.gpus.map((gpu) => {
     const out = shownGpu(gpu, heard, quiet, before.get(gpu.uuid));
-    if (out.seen.holds) before.set(gpu.uuid, gpu);
+    if (out.seen.holds && reads(gpu)) before.set(gpu.uuid, gpu);
     return out;
   });
 }
