@@ -82,7 +82,7 @@ const asks = (path) => page.evaluate(async (path) => {
 }, path);
 await page.waitForFunction(() => document.querySelectorAll("a.tile svg.memory").length === 3, undefined, { timeout: 20_000 });
 assert.match(await text("a.tile .mem"), /^memory [\d.]+ of \d+\sGiB$/);
-assert.match(await text("a.tile .whose"), /: derate$/); // who runs the simulated job
+await page.waitForFunction(() => / derate$/.test(document.querySelector("a.tile .whose")?.innerText)); // the simulated job
 
 // --- an address is an answer: in another tab, with its span, its moment and its filters ---------------
 
