@@ -338,6 +338,7 @@ for (const colorScheme of ["light", "dark"]) {
       await page.setViewportSize({ width, height: width < 500 ? 740 : 800 });
       await page.waitForTimeout(150);
       await fits(`${name} at ${width}`);
+      if (name === "processes" && width === 360) await accessible(`${name} as a list, ${colorScheme}`);
       await picture(`${name}-${colorScheme}-${width}`);
     }
     await page.setViewportSize({ width: 1280, height: 800 });
