@@ -1,7 +1,7 @@
 // Uses the page of `derate ui` as a person does, in a real Chromium.
 //
-//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone", "back" and "lost" from its
-//                                             standard input; RESULTS: of derate lab show --json
+//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone", "back", "xid" and "lost" from
+//                                             its standard input; RESULTS: of derate lab show --json
 //
 // Prints what it waits for ("wait gone"), what it measures, and "ok" at the end.
 import { createRequire } from "node:module";
@@ -74,6 +74,16 @@ assert.equal(await page.title(), `Fleet · ${hostname()} · Derate`);
 assert.equal(await text("header .host"), hostname());
 assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all.join()), "sim,sim,sim");
 
+// --- the card at a glance --------------------------------------------------------------------------
+
+const asks = (path) => page.evaluate(async (path) => {
+  const head = { Authorization: `Bearer ${sessionStorage.getItem("derate-token")}` };
+  return (await fetch(`/v1/${path}`, { headers: head })).json();
+}, path);
+await page.waitForFunction(() => document.querySelectorAll("a.tile svg.memory").length === 3, undefined, { timeout: 20_000 });
+assert.match(await text("a.tile .mem"), /^memory [\d.]+ of \d+\sGiB$/);
+await page.waitForFunction(() => / derate$/.test(document.querySelector("a.tile .whose")?.innerText)); // the simulated job
+
 // --- an address is an answer: in another tab, with its span, its moment and its filters ---------------
 
 {
@@ -125,11 +135,20 @@ assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all
   const names = ["x\u202egpj.exe", "A".repeat(200), "שלום".repeat(50), "<img src=x onerror=document.title='taken'>", "z" + "\u0336".repeat(99)];
   answer = (json) => {
     const whose = json.gpus[0].attribution;
-    whose.tenants = names.map((name, i) => ({ ...whose.tenants[0], key: String(i), process: name, user: names[(i + 1) % names.length] }));
+    whose.tenants = names.map((name, i) => ({
+      ...whose.tenants[0], key: String(i), pid: 100 + i, process: name, user: names[(i + 1) % names.length], memory_bytes: (i + 1) * 2 ** 30,
+    }));
+    json.gpus[0].card = {
+      age_seconds: 1, memory_used_bytes: 15 * 2 ** 30, memory_total_bytes: 16 * 2 ** 30, pcie_generation: 3, pcie_lanes: 16, pcie_most_generation: 4,
+      pcie_most_lanes: 16, pcie_tx_bytes_per_second: 1.2e9, pcie_rx_bytes_per_second: 3e8, fan_ratio: 0.4, encoder_ratio: 0, decoder_ratio: 0.1,
+      ecc_corrected_errors: 12, ecc_uncorrected_errors: 0, xid: 31, xid_text: names[3], xid_unix_seconds: Date.now() / 1000 - 60, xids: 2,
+    };
+    json.gpus[1].card = { age_seconds: 1, memory_used_bytes: 2 ** 30, memory_total_bytes: 80 * 2 ** 30 };
+    json.gpus[2].card = { age_seconds: 1 };
     json.gpus[0].name = json.gpus[0].reason = json.host = names[1];
     return json;
   };
-  for (const route of ["gpu/0", ""]) {
+  for (const route of ["gpu/0", "", "processes"]) {
     for (const width of [360, 1280]) {
       await odd.setViewportSize({ width, height: 740 });
       await odd.goto(`${base}#/${route}`);
@@ -144,6 +163,65 @@ assert.equal(await page.locator("a.tile .tag").allInnerTexts().then((all) => all
   assert.equal(shown.filter((name) => name === "x\ufffdgpj.exe").length, 2);
   assert.ok(!(await odd.title()).includes("taken"));
 
+  // The card: what is reported, and no line for what is not.
+  const facts = () => odd.locator("dl.facts.card > div").allInnerTexts();
+  const card = (await facts()).join("\n").replaceAll("\u00a0", " ");
+  for (const each of ["15 of 16 GiB", "gen 3 x16 of gen 4 x16", "1.2 GB/s sent", "300 MB/s received", "Fan\n40 %", "Encoder\n0 %", "Decoder\n10 %",
+    "0 uncorrected, 12 corrected", "31 (<img src=x", "2 since derated opened the GPU"])
+    assert.ok(card.includes(each), `${each} is not in: ${card}`);
+  assert.match(card, /z[^]*5.0 GiB[^]*<img[^]*4.0 GiB[^]*2.0 GiB\n1 more\n1.0 GiB/); // who holds most of it comes first
+  await odd.goto(`${base}#/gpu/1`);
+  await odd.waitForSelector("h1:has-text('GPU 1')");
+  assert.deepEqual((await facts()).map((each) => each.split("\n")[0]), ["Memory"]);
+  await odd.goto(`${base}#/gpu/2`);
+  await odd.waitForSelector("h1:has-text('GPU 2')");
+  assert.equal(await odd.locator("#card").count(), 0);
+
+  // The processes of all GPUs, sorted and filtered by the address.
+  const hers = `${base}#/processes?user=${encodeURIComponent(names[1])}`;
+  await odd.goto(`${base}#/processes?gpu=0&sort=memory`);
+  await odd.waitForSelector('th[aria-sort="descending"]:has-text("memory")');
+  const inRows = () => odd.locator("table.processes tbody th .name").allInnerTexts();
+  assert.deepEqual((await inRows()).map((name) => name[0]), ["z", "<", "ש", "A", "x"]);
+  const heading = odd.locator("th button:has-text('memory')");
+  await heading.focus();
+  await odd.keyboard.press("Enter");
+  await odd.waitForSelector('th[aria-sort="ascending"]:has-text("memory")');
+  assert.deepEqual((await inRows()).map((name) => name[0]), ["x", "A", "ש", "<", "z"]);
+  assert.match(odd.url(), /sort=memory&order=reversed/);
+  await odd.goto(hers);
+  await odd.waitForSelector("text=1 of ");
+  assert.deepEqual(await inRows(), ["x\ufffdgpj.exe"]);
+  await odd.getByRole("button", { name: "show all" }).click();
+  await odd.getByLabel("Find").fill("ONERROR");
+  await odd.waitForFunction(() => location.hash === "#/processes?text=ONERROR");
+  assert.equal((await inRows()).length, 2); // of a process, and of a user
+  await odd.setViewportSize({ width: 360, height: 740 });
+  await odd.waitForSelector("ul.processes > li");
+  assert.equal(await odd.locator("table.processes").count(), 0);
+  await odd.setViewportSize({ width: 1280, height: 800 });
+
+  // Events as derated folds and counts them; a line opens.
+  await odd.route("**/v1/events?*", async (route) => {
+    const fold = route.request().url().includes("fold=true");
+    const begun = Math.floor(Date.now() / 1000) - 3600;
+    const one = { id: 900, time_unix_seconds: begun + 60, event: "stuck", severity: "error", message: names[1] };
+    const each = Array.from({ length: 24 }, (_, i) => ({ ...one, id: 877 + i, time_unix_seconds: begun + i, gpu: "GPU-1", gpu_index: 1, message: names[i % 4] }));
+    await route.fulfill({ json: fold ? { events: [{ ...one, count: 24, first_unix_seconds: begun, gpu_indices: [0, 1] }], total: 3037, warnings: 40, errors: 1450 }
+      : { events: [...each, { ...one, event: "lost", id: 899 }], total: 25 } });
+  });
+  await odd.goto(`${base}#/events`);
+  await odd.waitForSelector("text=The 24 newest of 3,037 events: 1,450 errors and 40 warnings.");
+  await odd.locator(".events summary").click();
+  await odd.waitForFunction(() => document.querySelectorAll(".folded li").length === 24);
+  await odd.setViewportSize({ width: 360, height: 740 });
+  assert.ok(await odd.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  await odd.setViewportSize({ width: 1280, height: 800 });
+  await odd.goto(`${base}#/gpu/1`);
+  await odd.waitForSelector("text=All 3,037 of the last day");
+
+  await odd.goto(`${base}#/gpu/0`);
+  await odd.waitForSelector("p.verdict");
   answer = () => ({});
   await odd.waitForSelector(".trouble:has-text('not understood')");
   answer = (json) => json;
@@ -186,12 +264,16 @@ await picture("advice");
 await advice.getByRole("button", { name: "stop watching" }).click();
 await advice.getByRole("button", { name: "watch it for a minute" }).waitFor();
 
+// --- an observed GPU leads to who may govern it -------------------------------------------------------
+
+await page.goto(`${base}#/gpu/2`);
+await page.getByText("how to have it governed").click();
+assert.equal(await page.evaluate(() => document.activeElement.id), "promise");
+await page.waitForSelector("code:has-text('derate policy set assure -i 2')");
+
 // --- another promise: told, tried, kept, and what is not kept goes ---------------------------------
 
-const promised = () => page.evaluate(async () => {
-  const head = { Authorization: `Bearer ${sessionStorage.getItem("derate-token")}` };
-  return (await (await fetch("/v1/forecast?gpu=0", { headers: head })).json()).now_delta_ratio;
-});
+const promised = async () => (await asks("forecast?gpu=0")).now_delta_ratio;
 const promises = async (delta, within = 10_000) => {
   for (const end = Date.now() + within; Date.now() < end; await page.waitForTimeout(200))
     if (Math.abs((await promised()) - delta) < 1e-6) return;
@@ -246,7 +328,7 @@ await picture("compared");
 
 for (const colorScheme of ["light", "dark"]) {
   await page.emulateMedia({ colorScheme });
-  for (const [name, route, wanted] of [["fleet", "", "a.tile"], ["gpu", "gpu/0", ".plot canvas"],
+  for (const [name, route, wanted] of [["fleet", "", "a.tile"], ["gpu", "gpu/0", ".plot canvas"], ["processes", "processes?sort=memory", "table.processes td"],
     ["savings", "savings", "table.savings"], ["events", "events", ".events li"],
     ["training", "jobs", "table.jobs"], ["trials", "jobs/bert", "h1"], ["compare", "compare", "input[type=file]"]]) {
     await page.goto(`${base}#/${route}`);
@@ -256,10 +338,25 @@ for (const colorScheme of ["light", "dark"]) {
       await page.setViewportSize({ width, height: width < 500 ? 740 : 800 });
       await page.waitForTimeout(150);
       await fits(`${name} at ${width}`);
+      if (name === "processes" && width === 360) await accessible(`${name} as a list, ${colorScheme}`);
       await picture(`${name}-${colorScheme}-${width}`);
     }
     await page.setViewportSize({ width: 1280, height: 800 });
   }
+}
+
+// --- the processes of all GPUs, by their memory ------------------------------------------------------
+
+{
+  await page.goto(`${base}#/processes?sort=memory`);
+  await page.waitForSelector("table.processes td");
+  const held = (await asks("status")).gpus.flatMap((gpu) => gpu.attribution.tenants.map((tenant) => tenant.memory_bytes));
+  assert.equal(held.length, 2);
+  assert.ok(held.every((bytes) => bytes > 0), `memory: ${held}`);
+  const shown = await page.locator("table.processes tbody td:nth-child(5)").allInnerTexts();
+  assert.equal(shown.length, held.length);
+  for (const each of shown) assert.match(each, /^[\d.]+\s[GM]iB$/);
+  assert.match(await text(".summary"), /^2 processes of 1 user on 2 GPUs: \d+\sW, [\d.]+\s[GM]iB of memory. \d+\sW more are nobody's.$/);
 }
 
 // --- the daemon goes, and comes back -------------------------------------------------------------
@@ -284,8 +381,24 @@ await wait("back");
 await page.waitForSelector(".trouble", { state: "detached", timeout: 30_000 });
 await page.waitForSelector("a.tile:not(.gone)", { timeout: 30_000 });
 
+// --- an Xid of the card: an event, and the last one of the GPU's view ----------------------------------
+
+await page.goto(`${base}#/gpu/0`);
+await page.waitForSelector("#card", { timeout: 20_000 });
+assert.match(await text(".facts.card"), /^Memory\n[\d.]+ of \d+\sGiB/);
+assert.match(await text(".facts.card .holders"), /derate of \w+\n[\d.]+\s[GM]iB/);
+await wait("xid");
+await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('31')", { timeout: 30_000 });
+await page.waitForSelector("section[aria-labelledby=happened] li.warning:has-text('Xid 31')", { timeout: 30_000 });
+await page.goto(`${base}#/gpu/1`);
+await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('79')", { timeout: 30_000 });
+await accessible("xid");
+await picture("xid");
+
 // --- a GPU is lost: no value of it is now's ---------------------------------------------------------
 
+await page.goto(`${base}#/`);
+await page.waitForSelector("a.tile");
 await wait("lost");
 const lost = page.locator("a.tile.bad");
 await lost.waitFor({ timeout: 30_000 });
@@ -297,8 +410,14 @@ await page.waitForSelector("figcaption:has-text('not read since')", { timeout: 4
 assert.equal((await page.locator(".facts dd").first().innerText()).slice(0, 1), "–");
 assert.match(await text('section[aria-labelledby="whose"]'), /Not known since .*without a reading/);
 assert.match(await text('section[aria-labelledby="promise"]'), /The GPU does not answer/);
+assert.match(await text("p.verdict"), /the GPU is lost; Xid 79/);
+assert.deepEqual(await page.locator(".facts.card dt").allInnerTexts(), ["Last Xid"]); // of a card that is lost
 await accessible("lost");
 await picture("lost-gpu");
+await page.goto(`${base}#/processes`);
+await page.waitForSelector("text=1 of 3 GPUs is not read: GPU 1.");
+assert.deepEqual(await page.locator("table.processes td a").allInnerTexts(), ["GPU 0"]);
+await accessible("processes of a lost GPU");
 
 assert.deepEqual(complaints, []);
 await browser.close();

@@ -1,5 +1,5 @@
-// Tests what the page takes for true (web/ui/src/known.ts), its names (name.tsx), and which GPUs and
-// events it shows (choose.ts). Prints "ok".
+// Tests what the page takes for true (web/ui/src/known.ts), its names (name.tsx), and which GPUs,
+// events (choose.ts) and processes (process_rows.ts) it shows. Prints "ok".
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import assert from "node:assert/strict";
@@ -9,7 +9,7 @@ const folder = fileURLToPath(new URL("../../web/ui/", import.meta.url));
 const { build } = createRequire(`${folder}package.json`)("esbuild");
 const built = await build({
   stdin: {
-    contents: ["known", "name", "choose", "words"].map((file) => `export * from "./src/${file}";`).join("\n"),
+    contents: ["known", "name", "choose", "words", "tenants", "process_rows"].map((file) => `export * from "./src/${file}";`).join("\n"),
     resolveDir: folder,
   },
   bundle: true, write: false, format: "esm", jsx: "automatic", jsxImportSource: "preact",
@@ -22,6 +22,8 @@ const gpu = (more = {}) => ({
   index: 3, uuid: "GPU-3", name: "NVIDIA H200", policy: "assure", rule: "none", reason: "1305 MHz keeps the promise",
   read_age_seconds: 0.4, power_watts: 452, sm_clock_mhz: 1305, asked_clock_mhz: 1305, gpu_utilisation_ratio: 0.93,
   temperature_celsius: 61, expected_performance_ratio: 0.93, promised_performance_ratio: 0.9, promise: "kept",
+  card: { age_seconds: 2, memory_used_bytes: 41 * 2 ** 30, memory_total_bytes: 80 * 2 ** 30, fan_ratio: 0.4, ecc_uncorrected_errors: 0,
+    xid: 31, xid_text: "GPU memory page fault", xid_unix_seconds: kNoon - 600, xids: 2 },
   factory_power_limit_watts: 700, attribution: { energy_joules: 1, unallocated_watts: 79, tenants: [{ key: "a", user: "ann", energy_joules: 1, power_watts: 373 }] },
   ...more,
 });
@@ -46,6 +48,20 @@ for (const each of [lost, late, quiet, never]) {
   for (const key of kNow) assert.equal(each[key], undefined, `${key} outlives its reading`);
   assert.notEqual(ui.judge(each).level, "good");
 }
+// Of the card only the last Xid remains, which has its own time; and nothing while nobody answers.
+const kXid = { xid: 31, xid_text: "GPU memory page fault", xid_unix_seconds: kNoon - 600 };
+assert.equal(well.card.memory_used_bytes, 41 * 2 ** 30);
+assert.deepEqual(lost.card, kXid);
+assert.deepEqual(late.card, kXid);
+assert.equal(quiet.card, undefined);
+const gone = { error: "lost", stale: true, read_age_seconds: 95, card: undefined }; // as derated reports it
+assert.deepEqual(ui.shownGpu(gpu(gone), heard, false, gpu()).card, kXid);
+assert.ok(!("card" in ui.shownGpu(gpu(gone), heard, false)));
+const cardOf = (card, ...before) => ui.shownGpu(gpu({ card }), heard, false, ...before).card;
+assert.deepEqual(cardOf({ ...gpu().card, age_seconds: 15 }), kXid); // the GPU is read, the card is not
+assert.deepEqual(cardOf({ ...gpu().card, age_seconds: undefined }), kXid);
+assert.equal(cardOf({ age_seconds: 60, memory_used_bytes: 1 }), undefined);
+assert.equal(cardOf(undefined, gpu()), undefined);
 assert.equal(lost.seen.words, "not known since 11:58:25");
 assert.equal(lost.was.power_watts, 452);
 assert.equal(ui.judge(lost).words, "does not answer");
@@ -75,6 +91,11 @@ const status = (...gpus) => ({ paused: false, gpus });
 ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, before);
 const [after] = ui.shownGpus(status(gpu({ power_watts: undefined, error: "lost", stale: true, read_age_seconds: 9 })), heard, false, before);
 assert.equal(after.was.power_watts, 400);
+// A reading that failed is not what was, although the one before it is shown for it.
+const kept = new Map(), failing = { error: "lost", stale: true, power_watts: undefined };
+ui.shownGpus(status(gpu({ power_watts: 400 })), heard, false, kept);
+ui.shownGpus(status(gpu({ ...failing, read_age_seconds: 1 })), heard, false, kept);
+assert.equal(ui.shownGpus(status(gpu({ ...failing, read_age_seconds: 9 })), heard, false, kept)[0].was.power_watts, 400);
 
 assert.equal(ui.machineTime(heard, 12_500), kNoon + 7.5);
 assert.equal(ui.timeOf(kNoon - 2 * 86400, kNoon), "28 Nov, 12:00:00");
@@ -104,7 +125,7 @@ assert.equal(ui.estimated(0.25, 0.247, 0.253), "25.0\u00a0%");
 assert.deepEqual(ui.limitOf(gpu({ set_power_limit_watts: 420 })), { watts: 420, factory: 700 });
 assert.deepEqual(ui.limitOf(gpu({ set_power_limit_watts: 420, dry_run: true })), { watts: 700 });
 assert.equal(ui.plainTrouble("nvmlDeviceSetGpuLockedClocks(1290, 1290): Insufficient Permissions (NVML error 4)"), "clock cannot be set: no permission");
-const refused = ui.shownGpu(gpu({ trouble: "nvmlDeviceSetGpuLockedClocks: Insufficient Permissions" }), heard, false);
+const refused = ui.shownGpu(gpu({ trouble: "nvmlDeviceSetGpuLockedClocks: Insufficient Permissions", attention: "needs attention" }), heard, false);
 assert.equal(ui.judge(refused).words, "clock cannot be set");
 assert.equal(ui.zone(kNoon), "UTC+0");
 assert.equal(ui.judge(ui.shownGpu(gpu({ policy: "power-cap", promised_performance_ratio: undefined, promise: undefined, set_power_limit_watts: 180 }), heard, false)).words, "power limit 180\u00a0W");
@@ -112,7 +133,37 @@ assert.equal(ui.judge(ui.shownGpu(gpu({ policy: "power-cap", promised_performanc
 // A GPU that is read and reports nothing is not "only observed".
 const mute = ui.shownGpu({ index: 0, uuid: "u", name: "X", read_age_seconds: 0.1 }, heard, false);
 assert.equal(ui.judge(mute).words, "reports no power, no clock");
-assert.ok(ui.needsAttention(mute));
+
+// --- attention: derated's own judgement, and silence that only the page has seen ---------------------
+
+const kAttentions = ["does not answer", "not governed", "needs attention", "below its promise", undefined];
+const kStates = [{}, { policy: undefined }, { promise: "broken", promise_below_seconds: 44 }, { promise: "below" }, { promise: "not known" },
+  { trouble: "nvmlDeviceSetGpuLockedClocks: Not Supported" }, { rule: "idle" }, { dry_run: true }, { power_watts: undefined, sm_clock_mhz: undefined },
+  { error: "a driver call has not come back for 2.1 s", stale: true, read_age_seconds: 2.1, power_watts: undefined }];
+for (const attention of kAttentions)
+  for (const state of kStates)
+    for (const before of [[], [gpu()]]) {
+      const shown = ui.shownGpu(gpu({ ...state, attention }), heard, false, ...before);
+      assert.equal(ui.needsAttention(shown), attention !== undefined, JSON.stringify({ attention, ...state }));
+    }
+for (const silent of [lost, late, never]) assert.ok(ui.needsAttention(silent)); // and says why
+assert.ok(!ui.needsAttention(quiet)); // of all of them: the page says that nobody answers
+assert.equal(ui.judge(ui.shownGpu(gpu({ attention: "not governed", trouble: "not governed: it is used by another program" }), heard, false)).words, "not governed");
+
+// --- figures ---------------------------------------------------------------------------------------
+
+const GiB = 2 ** 30;
+assert.equal(ui.memoryOf(41.3 * GiB, 79.6 * GiB), "41 of 80\u00a0GiB");
+assert.equal(ui.memoryOf(0.6 * GiB, 15.9 * GiB), "0.6 of 16\u00a0GiB");
+assert.equal(ui.memoryOf(0, 16 * GiB), "0 of 16\u00a0GiB");
+assert.equal(ui.memoryOf(undefined, 16 * GiB), "– of 16\u00a0GiB");
+assert.equal(ui.memoryOf(undefined, undefined), "–");
+assert.equal(ui.memory(300 * 2 ** 20), "300\u00a0MiB");
+assert.equal(ui.memory(null), "–");
+assert.deepEqual([0, 12e3, 3.4e8, 1.25e9, 3e10].map(ui.byteRate), ["0\u00a0kB/s", "12\u00a0kB/s", "340\u00a0MB/s", "1.3\u00a0GB/s", "30\u00a0GB/s"]);
+assert.deepEqual([0, 59.9, 60, 7980, 3600, 90000, undefined].map(ui.duration),
+  ["0\u00a0s", "59\u00a0s", "1\u00a0min", "2\u00a0h 13\u00a0min", "1\u00a0h", "1\u00a0d 1\u00a0h", "–"]);
+assert.equal(ui.timeSeen(kNoon - 600, well), "11:50:00");
 
 // --- names ---------------------------------------------------------------------------------------
 
@@ -140,21 +191,70 @@ assert.deepEqual(chosen({ policy: "none" }), [1]);
 assert.deepEqual(chosen({ show: "attention" }), [2]);
 assert.equal(ui.choiceOf({ order: "nonsense" }).order, "attention");
 
+// --- the processes of all GPUs -----------------------------------------------------------------------
+
+const tenant = (key, more) => ({ key, pid: Number(key), process: "train.py", user: "ann", energy_joules: 10, ...more });
+const used = (index, tenants, more = {}) => ui.shownGpu(gpu({ index, uuid: `U${index}`, attribution: { energy_joules: 1, unallocated_watts: 50, tenants }, ...more }), heard, false);
+const working = [
+  used(0, [tenant("11", { power_watts: 100, memory_bytes: 5 }), tenant("12", { process: "Eval", user: "bob", job: "8123", power_watts: null, memory_bytes: 9 })]),
+  used(1, [tenant("13", { power_watts: 300, pod: "llm-0", namespace: "prod", memory_bytes: undefined, energy_joules: 99 })]),
+  used(2, [tenant("14", { power_watts: 999 })], { error: "lost", stale: true, read_age_seconds: 9 }),
+  used(3, [], { attribution: { energy_joules: 0, tenants: [], reason: "the energy counter is missing" } }),
+  used(4, [], { attribution: undefined }),
+  used(5, []),
+];
+const rows = ui.rowsOf(working);
+const pids = (some) => some.map((row) => row.tenant.pid);
+assert.deepEqual(pids(rows), [11, 12, 13]); // not the lost GPU's
+const inOrder = (words) => pids(ui.sortedRows(rows, ui.sortOf(words)));
+assert.deepEqual(inOrder({}), [13, 11, 12]);
+assert.deepEqual(inOrder({ order: "reversed" }), [11, 13, 12]); // what is not known stays last
+assert.deepEqual(inOrder({ sort: "memory" }), [12, 11, 13]);
+assert.deepEqual(inOrder({ sort: "memory", order: "reversed" }), [11, 12, 13]);
+assert.deepEqual(inOrder({ sort: "process" }), [12, 11, 13]);
+assert.deepEqual(inOrder({ sort: "gpu", order: "reversed" }), [13, 11, 12]);
+assert.deepEqual(inOrder({ sort: "job" }), [12, 13, 11]);
+assert.deepEqual(inOrder({ sort: "nonsense" }), inOrder({}));
+for (const column of ui.kColumnKeys) { // a heading that is clicked twice turns round, a third time back
+  const once = ui.sortOf(ui.sortWords(column, ui.sortOf({ sort: column === "gpu" ? "user" : "gpu" })));
+  const twice = ui.sortOf(ui.sortWords(column, once));
+  assert.deepEqual([once.column, twice.column, twice.descends], [column, column, !once.descends]);
+  assert.deepEqual(ui.sortOf(ui.sortWords(column, twice)), once);
+}
+const found = (words) => pids(ui.chosenRows(rows, words));
+assert.deepEqual(found({ user: "ann" }), [11, 13]);
+assert.deepEqual(found({ gpu: "0", user: "ann" }), [11]);
+assert.deepEqual(found({ job: "prod/llm-0" }), [13]);
+assert.deepEqual(found({ job: "job 8123" }), [12]);
+assert.deepEqual(found({ text: " EVAL " }), [12]);
+assert.deepEqual(found({ text: "13" }), [13]);
+assert.deepEqual(found({ text: "nobody" }), []);
+assert.deepEqual(found({ sort: "memory", order: "reversed" }), [11, 12, 13]);
+assert.deepEqual(ui.filterWords(rows, "gpu"), ["0", "1"]);
+assert.deepEqual(ui.filterWords(rows, "user", "carol"), ["ann", "bob", "carol"]); // one that has ended can be taken back
+const totals = ui.totalsOf(rows);
+assert.deepEqual([totals.processes, totals.users, totals.gpus, totals.power.value, totals.power.known], [3, 2, 2, 400, 2]);
+assert.equal(ui.nobodysWatts(working), 150); // of GPUs 0, 1 and 5
+assert.deepEqual([...ui.unknownBy(working)].map(([why, gpus]) => [why, indices(gpus)]),
+  [["the energy counter is missing", [3]], ["derated does not split its energy", [4]]]);
+assert.equal(ui.biggestTenant(working[0]).tenant.pid, 11);
+assert.equal(ui.biggestTenant(working[0]).others, 1);
+assert.deepEqual(ui.holdersOf(working[0]).map((each) => each.pid), [12, 11]);
+assert.deepEqual(ui.holdersOf(working[2]), []);
+
 // --- events --------------------------------------------------------------------------------------
 
 let id = 0;
 const event = (time, kind, severity, index) => ({
   id: ++id, time_unix_seconds: time, event: kind, severity, gpu: index === undefined ? undefined : `GPU-${index}`, gpu_index: index, message: `${kind} ${index}`,
 });
-const events = [event(0, "begun", "info")];
-for (let i = 0; i < 64; ++i) events.push(event(10 + i, "stuck", "error", i), event(11 + i, "answers", "info", i));
-events.push(event(80, "lost", "error", 3), event(5000, "stuck", "error", 7));
-const folds = ui.folded(events);
-assert.deepEqual(folds.map((fold) => [fold.event, fold.events.length, fold.gpus]),
-  [["stuck", 1, 1], ["lost", 1, 1], ["answers", 64, 64], ["stuck", 64, 64], ["begun", 1, 0]]);
-assert.deepEqual(ui.folded(events.slice(0, 5)).map((fold) => fold.events.length), [1, 1, 1, 1, 1]); // two are no fold
+const events = [event(0, "begun", "info"), event(10, "stuck", "error", 7), event(80, "lost", "error", 3), event(90, "thermal", "warning", 3),
+  // As derated folds them.
+  { ...event(100, "stuck", "error"), gpu: undefined, count: 24, first_unix_seconds: 60, gpu_indices: [3, 4] }];
+assert.equal(ui.countOf(events), 28);
 const kinds = (query) => ui.chosenEvents(events, query).length;
-assert.equal(kinds({ severity: "error" }), 66);
+assert.equal(kinds({ severity: "error" }), 3);
+assert.equal(kinds({ severity: "warning" }), 4);
 assert.equal(kinds({ kind: "lost" }), 1);
 assert.equal(kinds({ gpu: "3" }), 3);
 assert.equal(kinds({ gpu: "none" }), 1);

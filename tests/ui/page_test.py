@@ -129,6 +129,11 @@ class Page(service.Machine):
             elif last == "wait back":
                 self.derated = self.begin_derated()
                 browser.stdin.write("back\n")
+            elif last == "wait xid":
+                for gpu, xid in (("0", "31"), ("1", "79")):
+                    done = self.derate("sim", "fault", "-i", gpu, "--xid", xid)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                browser.stdin.write("xid\n")
             elif last == "wait lost":
                 self.assertEqual(self.derate("sim", "fault", "-i", "1", "--lost").returncode, 0)
                 browser.stdin.write("lost\n")

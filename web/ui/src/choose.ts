@@ -54,35 +54,12 @@ export const choices = (gpus: ShownGpu[]) => ({
 
 // --- events --------------------------------------------------------------------------------------
 
-/** Events of one kind that follow each other: a hiccup of the host is one line, not one for each GPU. */
-export interface Fold {
-  event: string;
-  severity: DerateEvent["severity"];
-  events: DerateEvent[]; // the newest first
-  gpus: number;
-}
-const kFoldSeconds = 600; // a longer pause begins another
-const kFewest = 3; // less than that are lines of their own
+/** How many events these lines are of: derated folds those that follow each other and say the same. */
+export const countOf = (lines: DerateEvent[]) => lines.reduce((sum, line) => sum + (line.count ?? 1), 0);
 
-/** The newest first. `events` are in the order in which they happened. */
-export function folded(events: DerateEvent[]): Fold[] {
-  const out: Fold[] = [];
-  const last = new Map<string, Fold>();
-  for (const event of events) {
-    const key = `${event.event} ${event.severity}`;
-    const fold = last.get(key);
-    if (fold && event.time_unix_seconds - fold.events[0]!.time_unix_seconds <= kFoldSeconds) {
-      fold.events.unshift(event);
-      continue;
-    }
-    const begun = { event: event.event, severity: event.severity, events: [event], gpus: 0 };
-    last.set(key, begun);
-    out.push(begun);
-  }
-  const lines = out.flatMap((fold) => (fold.events.length >= kFewest ? [fold] : fold.events.map((event) => ({ ...fold, events: [event] }))));
-  for (const fold of lines) fold.gpus = new Set(fold.events.map((event) => event.gpu).filter(Boolean)).size;
-  return lines.sort((a, b) => b.events[0]!.id - a.events[0]!.id);
-}
+const isOf = (line: DerateEvent, gpu: string) =>
+  gpu === "none" ? line.gpu === undefined && line.gpu_indices === undefined
+    : String(line.gpu_index) === gpu || (line.gpu_indices ?? []).includes(Number(gpu));
 
 export const kindsOf = (events: DerateEvent[]) => sorted(events.map((event) => event.event));
 
@@ -92,6 +69,6 @@ export function chosenEvents(events: DerateEvent[], query: Record<string, string
   const wanted = least[query.severity as keyof typeof least] ?? 0;
   return events.filter((event) =>
     least[event.severity] >= wanted && (!query.kind || event.event === query.kind) &&
-    (!query.gpu || (query.gpu === "none" ? event.gpu === undefined : String(event.gpu_index) === query.gpu)) &&
+    (!query.gpu || isOf(event, query.gpu)) &&
     (!query.after || event.id > Number(query.after)));
 }

@@ -1,11 +1,13 @@
 // The fleet at a glance: one tile a GPU.
+import { MemoryBar } from "./card";
 import { choiceOf, choices, chosen, kOrders, ordered, type Choice } from "./choose";
 import { ofHowMany, sumOf, valueOf, type ShownGpu } from "./known";
 import type { Query, Route } from "./live";
 import { Name } from "./name";
+import { biggestTenant, tenantName } from "./tenants";
 import type { Savings, Status } from "./types";
 import {
-  chip, energy, gpuName, judge, limitOf, megahertz, needsAttention, percent, promises, unknown, watts, whole, why,
+  chip, energy, gpuName, judge, limitOf, megahertz, memoryOf, needsAttention, percent, promises, unknown, watts, whole, why,
 } from "./words";
 
 /** Of the factory's limit; the one in force is a tick where it is another. */
@@ -25,6 +27,28 @@ function PowerBar({ gpu }: { gpu: ShownGpu }) {
 }
 
 const was = (text: string, known: boolean) => (known ? <span class="dim was">was {text}</span> : null);
+
+/** "41 of 80 GiB" over a thin bar, and who uses the GPU most. */
+function MemoryLine({ gpu }: { gpu: ShownGpu }) {
+  const { memory_used_bytes: used, memory_total_bytes: total } = gpu.card ?? {};
+  return (
+    <>
+      {used != null && <span class="line mem"><span class="dim">memory</span> {memoryOf(used, total)}</span>}
+      <MemoryBar card={gpu.card} thin />
+    </>
+  );
+}
+
+function Whose({ gpu }: { gpu: ShownGpu }) {
+  const { tenant, others } = biggestTenant(gpu);
+  if (!tenant) return null;
+  return (
+    <span class="whose dim">
+      <Name of={tenant.user ? `${tenant.user}: ${tenantName(tenant)}` : tenantName(tenant)} />
+      {others > 0 && <span class="more"> and {others} more</span>}
+    </span>
+  );
+}
 
 function Tile({ gpu, savings }: { gpu: ShownGpu; savings?: Savings }) {
   const judgement = judge(gpu);
@@ -55,6 +79,8 @@ function Tile({ gpu, savings }: { gpu: ShownGpu; savings?: Savings }) {
           {gpu.sm_clock_mhz == null ? was(megahertz(old?.sm_clock_mhz), old?.sm_clock_mhz != null)
             : <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>}
         </span>
+        <MemoryLine gpu={gpu} />
+        <Whose gpu={gpu} />
         <span class="line saved">
           saved today <b>{share == null ? unknown : percent(share, 1)}</b>
         </span>

@@ -2,14 +2,18 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AdviceView } from "./advice";
 import { get } from "./api";
+import { CardView } from "./card";
 import { Chart, type Curve, type Stretch } from "./chart";
-import { chosenEvents, folded } from "./choose";
+import { AsOf } from "./as_of";
+import { countOf } from "./choose";
 import { EventList } from "./events";
-import { gapsOf, machineTime, timeOf, within90, type ShownGpu } from "./known";
-import { useAsked, useQuiet, useSeconds, type Route } from "./live";
+import { Fact } from "./fact";
+import { gapsOf, machineTime, timeOf, timeSeen, within90, type ShownGpu } from "./known";
+import { eventsPath, useAsked, useQuiet, useSeconds, type Route } from "./live";
 import { Name } from "./name";
 import { PromiseView } from "./promise";
-import type { Column, DerateEvent, Gpu, History, Tenant, Why } from "./types";
+import { tenantName } from "./tenants";
+import type { Column, EventsAnswer, Gpu, History, Tenant, Why } from "./types";
 import {
   celsius, dayTime, energy, estimated, gpuName, judge, limitOf, megahertz, percent, unknown, watts, whole, why,
 } from "./words";
@@ -88,15 +92,6 @@ function lines(history: History, to: number): Lines {
   return { times, from, to, of, gaps: stretches(history, times, of((series) => series.power_watts), from, to) };
 }
 
-function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
 /** A value that holds, or a dash and what it was. */
 function Figure({ gpu, of, show }: { gpu: ShownGpu; of: (gpu: Gpu) => number | null | undefined; show: (value?: number | null) => string }) {
   const value = of(gpu), before = gpu.seen.holds ? undefined : gpu.was && of(gpu.was);
@@ -108,12 +103,24 @@ const kSources: Record<string, string> = {
   job: "by a job of the scheduler", run: "by a run", tuning: "by tuning",
 };
 
+/** Leads to the section that says how. */
+function ToGovern() {
+  const go = (event: MouseEvent) => {
+    event.preventDefault();
+    const title = document.getElementById("promise");
+    title?.scrollIntoView();
+    title?.focus({ preventScroll: true });
+  };
+  return <span class="dim">only observed; <a href="#promise" onClick={go}>how to have it governed</a></span>;
+}
+
 function PolicyFact({ gpu }: { gpu: ShownGpu }) {
   const by = gpu.assigned;
   return (
     <Fact name="Policy">
       {gpu.policy ?? (gpu.seen.quiet ? unknown : "none")}{" "}
-      {by && <span class="dim">{kSources[by.by] ?? `by ${by.by}`}{by.who ? <> of <Name of={by.who} /></> : null}</span>}
+      {by && <span class="dim">{kSources[by.by] ?? `by ${by.by}`}{by.who ? <> of <Name of={by.who} /></> : null}{by.since_unix_seconds != null && `, since ${timeSeen(by.since_unix_seconds, gpu)}`}</span>}
+      {!gpu.policy && gpu.seen.holds && <ToGovern />}
       {gpu.dry_run && <span class="dim"> (dry run: nothing is written)</span>}
     </Fact>
   );
@@ -247,9 +254,6 @@ function WhyThen({ gpu, at }: { gpu: ShownGpu; at?: number }) {
   );
 }
 
-const tenantName = (tenant: Tenant) =>
-  tenant.job ?? tenant.pod ?? tenant.container ?? tenant.process ?? tenant.key;
-
 function TenantRow({ tenant }: { tenant: Tenant }) {
   return (
     <tr>
@@ -300,22 +304,37 @@ function Tenants({ gpu, now }: { gpu: ShownGpu; now?: number }) {
 
 interface OneGpuProperties {
   gpu: ShownGpu;
-  events: DerateEvent[];
+  newest: number; // the id of the newest event
   role?: string;
   now?: number; // the machine's time, in seconds since 1970
   route: Route;
 }
 
-const kOwnEvents = 6;
+const kOwnEvents = 6, kEventsEveryMs = 30_000;
 
-function BelowTheCharts({ gpu, events, role, now }: Omit<OneGpuProperties, "route">) {
-  const own = folded(chosenEvents(events, { gpu: String(gpu.index) }));
+/** The GPU's own events, whatever happens to others. */
+function Happened({ gpu, newest }: { gpu: Gpu; newest: number }) {
+  const asked = useAsked<EventsAnswer>(eventsPath(kOwnEvents, { gpu: String(gpu.index) }), kEventsEveryMs, newest);
+  const answer = asked.value;
+  if (!answer) return <p class="empty">{asked.error ? asked.error.message : "Asking derated…"}</p>;
+  if (answer.events.length === 0) return <p class="empty">Nothing in the last day.</p>;
+  return (
+    <>
+      <AsOf live={asked} />
+      <EventList lines={answer.events} />
+      {countOf(answer.events) < (answer.total ?? 0) &&
+        <p><a href={`#/events?gpu=${gpu.index}`}>All {answer.total!.toLocaleString("en")} of the last day</a></p>}
+    </>
+  );
+}
+
+function BelowTheCharts({ gpu, newest, role, now }: Omit<OneGpuProperties, "route">) {
   const silent = gpu.seen.holds ? undefined
     : <p class="empty">{gpu.seen.quiet ? "derated does not answer" : "The GPU does not answer"}: {gpu.seen.words}.</p>;
   return (
     <>
       <section aria-labelledby="promise">
-        <h2 id="promise">Trade speed for energy</h2>
+        <h2 id="promise" tabIndex={-1}>Trade speed for energy</h2>
         {silent ?? <PromiseView gpu={gpu} role={role} />}
       </section>
       <section aria-labelledby="advice">
@@ -325,11 +344,11 @@ function BelowTheCharts({ gpu, events, role, now }: Omit<OneGpuProperties, "rout
       <section aria-labelledby="whose">
         <h2 id="whose">Whose watts</h2>
         <Tenants gpu={gpu} now={now} />
+        <p><a href="#/processes">Processes of all GPUs</a></p>
       </section>
       <section aria-labelledby="happened">
         <h2 id="happened">What happened here</h2>
-        {own.length === 0 ? <p class="empty">Nothing in the last day.</p> : <EventList folds={own.slice(0, kOwnEvents)} />}
-        {own.length > kOwnEvents && <p><a href={`#/events?gpu=${gpu.index}`}>All of the last day</a></p>}
+        <Happened gpu={gpu} newest={newest} />
       </section>
     </>
   );
@@ -453,9 +472,9 @@ function OverTime({ gpu, now, route, at, setAt }: {
   );
 }
 
-export function OneGpu({ gpu, events, role, now, route }: OneGpuProperties) {
+export function OneGpu({ gpu, newest, role, now, route }: OneGpuProperties) {
   const [at, setAt] = useMoment(route);
-  const below = useMemo(() => <BelowTheCharts gpu={gpu} events={events} role={role} now={now} />, [gpu, events, role]);
+  const below = useMemo(() => <BelowTheCharts gpu={gpu} newest={newest} role={role} now={now} />, [gpu, newest, role]);
   return (
     <>
       <p><a href="#/">← all GPUs</a></p>
@@ -464,6 +483,7 @@ export function OneGpu({ gpu, events, role, now, route }: OneGpuProperties) {
         {gpu.simulated && <span class="tag">simulated</span>}
       </h1>
       <Now gpu={gpu} />
+      <CardView gpu={gpu} />
       <OverTime gpu={gpu} now={now} route={route} at={at} setAt={setAt} />
       <section aria-labelledby="why">
         <h2 id="why">Why this clock</h2>

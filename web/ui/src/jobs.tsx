@@ -3,7 +3,7 @@ import { notKnown } from "./known";
 import { useAsked, useQuiet } from "./live";
 import { AsOf } from "./as_of";
 import { Name } from "./name";
-import { dayTime, energy, unknown } from "./words";
+import { dayTime, duration, energy, unknown } from "./words";
 
 interface Job {
   spec: { name: string; batch_sizes: number[]; default: number; target: number; lower_is_better?: boolean };
@@ -29,12 +29,6 @@ interface Trial {
   why?: string;
   began_unix_seconds?: number;
 }
-
-const duration = (seconds?: number) => {
-  if (seconds == null) return unknown;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 1 ? `${Math.round(seconds)} s` : minutes < 100 ? `${minutes} min` : `${(minutes / 60).toFixed(1)} h`;
-};
 
 function NoJobs() {
   return (

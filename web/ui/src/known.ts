@@ -1,6 +1,6 @@
 // Values and their times. A value that nobody has read since its answer has no time that is
 // now's: the page shows "not known since HH:MM:SS" in its place, and the old value as what was.
-import type { Gpu, Status } from "./types";
+import type { Card, Gpu, Status } from "./types";
 
 /** When an answer came: by the clock of the machine, and by the browser's own count. */
 export interface Heard {
@@ -36,6 +36,9 @@ export interface ShownGpu extends Gpu {
   was?: Gpu; // the last that held
 }
 
+/** A time, as short as it may be next to the GPU's last reading. */
+export const timeSeen = (unix: number, gpu: ShownGpu) => timeOf(unix, gpu.seen.since ?? Date.now() / 1000);
+
 // Fields that are true of the moment of a reading alone.
 const kOfNow = [
   "power_watts", "sm_clock_mhz", "asked_clock_mhz", "set_power_limit_watts", "gpu_utilisation_ratio",
@@ -51,29 +54,52 @@ function only(gpu: Gpu, keys: readonly (keyof Gpu)[]): Gpu {
   return Object.fromEntries(keys.filter((key) => key in gpu).map((key) => [key, gpu[key]])) as unknown as Gpu;
 }
 
+const kCardSeconds = 15; // the card is read every 5 s
+
+/** The card as it may be shown: an Xid has a time of its own, all else is of the reading. */
+function shownCard(card: Card | undefined, holds: boolean): Card | undefined {
+  if (!card || (holds && card.age_seconds != null && card.age_seconds < kCardSeconds)) return card;
+  const { xid, xid_text, xid_unix_seconds } = card;
+  return xid == null ? undefined : { xid, xid_text, xid_unix_seconds };
+}
+function withCard<T extends Gpu>(gpu: T): T {
+  const card = shownCard(gpu.card, true);
+  if (card !== gpu.card) gpu.card = card;
+  return gpu;
+}
+
 export const isRecent = (gpu: Gpu) => gpu.read_age_seconds != null && gpu.read_age_seconds < kQuietSeconds;
+
+const reads = (gpu: Gpu) => !gpu.error && !gpu.stale;
 
 /** A GPU as it may be shown: what does not hold any more is not in it. `before`: the last that held. */
 export function shownGpu(gpu: Gpu, heard: Heard, quiet: boolean, before?: Gpu): ShownGpu {
-  const reads = !gpu.error && !gpu.stale;
+  const isRead = reads(gpu);
   const read = gpu.read_age_seconds == null ? undefined : heard.unix - gpu.read_age_seconds;
-  if (reads && !quiet) return { ...gpu, seen: { holds: true, quiet, since: read, words: "" } };
+  const seenNow = { holds: true, quiet, since: read, words: "" };
+  if (isRead && !quiet) return withCard({ ...gpu, seen: seenNow });
   // One reading that failed on a busy machine is no silence yet: the last is as young as any that is shown.
-  if (!quiet && before && isRecent(gpu)) return { ...before, seen: { holds: true, quiet, since: read, words: "" } };
-  const since = reads ? heard.unix : read;
+  if (!quiet && before && isRecent(gpu)) {
+    const { attention, trouble } = gpu;
+    return withCard({ ...before, attention, trouble, seen: seenNow });
+  }
+  const since = isRead ? heard.unix : read;
   const seen = { holds: false, quiet, since, words: notKnown(since, heard.unix) };
-  if (quiet) return { ...only(gpu, kAlways), seen, was: reads ? gpu : before };
+  if (quiet) return { ...only(gpu, kAlways), seen, was: isRead ? gpu : before };
   const out: ShownGpu = { ...gpu, seen, was: before ?? (gpu.error ? undefined : gpu) };
   for (const key of kOfNow) delete out[key];
   delete out.attribution;
+  const xid = shownCard(gpu.card ?? before?.card, false); // derated reports no card of a GPU that it cannot read
+  if (xid) out.card = xid;
+  else delete out.card;
   return out;
 }
 
-/** All GPUs; keeps in `before` what held, by UUID. */
+/** All GPUs; keeps in `before` what was read, by UUID. */
 export function shownGpus(status: Status, heard: Heard, quiet: boolean, before: Map<string, Gpu>): ShownGpu[] {
   return status.gpus.map((gpu) => {
     const out = shownGpu(gpu, heard, quiet, before.get(gpu.uuid));
-    if (out.seen.holds) before.set(gpu.uuid, gpu);
+    if (out.seen.holds && reads(gpu)) before.set(gpu.uuid, gpu);
     return out;
   });
 }

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { follow, get } from "./api";
 import { kQuietSeconds, type Heard } from "./known";
-import type { DerateEvent } from "./types";
+import type { DerateEvent, EventsAnswer } from "./types";
 
 export interface Live<T> {
   value?: T;
@@ -99,26 +99,46 @@ export function useSeconds(runs: boolean): number {
   return now;
 }
 
-export const kMostEvents = 1000;
+/** The last day's, folded; of a GPU (its number), or after an event. */
+export const eventsPath = (most: number, { gpu, after }: Query = {}) =>
+  `events?from=now-1d&fold=true&most=${most}${gpu && gpu !== "none" ? `&gpu=${encodeURIComponent(gpu)}` : ""}` +
+  (after ? `&after=${encodeURIComponent(after)}` : "");
+/** So many lines at most. */
+export const kMostLines = 500;
+const kKeptAfter = 1500; // ms: events are in the history a moment after they happen
+const kKeptTries = 4;
 
-/** The last day's, and those that come. */
-export function useEvents(): DerateEvent[] {
-  const [events, setEvents] = useState<DerateEvent[]>([]);
-  const last = useRef(0);
+/** The last day's events, asked anew when another happens. `newest`: the id of the newest that is known. */
+export function useEvents(): { lines: DerateEvent[]; newest: number } {
+  const [lines, setLines] = useState<DerateEvent[]>([]);
+  const happened = useRef(0); // the newest of the stream
+  const kept = useRef(0); // the newest of an answer
   useEffect(() => {
     const ending = new AbortController();
-    const take = (more: DerateEvent[]) => {
-      last.current = Math.max(last.current, ...more.map((event) => event.id));
-      setEvents((before) => [...before, ...more].slice(-kMostEvents));
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ask = async () => {
+      const { events } = await get<EventsAnswer>(eventsPath(kMostLines));
+      if (ending.signal.aborted) return;
+      kept.current = events[events.length - 1]?.id ?? 0;
+      setLines(events);
+    };
+    const soon = (tries: number) => {
+      if (timer !== undefined) return;
+      timer = setTimeout(async () => {
+        await ask().catch(() => {});
+        timer = undefined;
+        if (kept.current < happened.current && tries > 1 && !ending.signal.aborted) soon(tries - 1);
+      }, kKeptAfter);
+    };
+    const take = (event: DerateEvent) => {
+      happened.current = event.id;
+      soon(kKeptTries);
     };
     const run = async () => {
       while (!ending.signal.aborted) {
         try {
-          if (last.current === 0) {
-            const told = await get<{ events: DerateEvent[] }>(`events?from=now-1d&most=${kMostEvents}`);
-            if (told.events.length > 0) take(told.events);
-          }
-          await follow(last.current, ending.signal, (event) => take([event as DerateEvent]));
+          await ask();
+          await follow(kept.current, ending.signal, (event) => take(event as DerateEvent));
         } catch {
           // The page says by its status that nobody answers.
         }
@@ -126,9 +146,12 @@ export function useEvents(): DerateEvent[] {
       }
     };
     void run();
-    return () => ending.abort();
+    return () => {
+      ending.abort();
+      clearTimeout(timer);
+    };
   }, []);
-  return events;
+  return { lines, newest: lines[lines.length - 1]?.id ?? 0 };
 }
 
 export type Query = Record<string, string | undefined>;

@@ -9,13 +9,15 @@ import { JobsView, OneJob } from "./jobs";
 import { ageSeconds, shownGpus, timeOf, type Heard, type ShownGpu } from "./known";
 import { addressOf, useAsked, useEvents, useQuiet, useRoute, useSeconds, type Route } from "./live";
 import { Name, plainText } from "./name";
+import { ProcessesView } from "./processes";
 import { SavingsView } from "./savings";
-import { chosenEvents, folded } from "./choose";
+import { chosenEvents } from "./choose";
 import type { DerateEvent, Gpu, Savings, Status } from "./types";
 import { clockTime, dayTime, zone } from "./words";
 
 const kViews = [
   { path: "", name: "Fleet" },
+  { path: "processes", name: "Processes" },
   { path: "savings", name: "Savings" },
   { path: "events", name: "Events" },
   { path: "jobs", name: "Training" },
@@ -69,7 +71,7 @@ function useUnread(events: DerateEvent[], looking: boolean): { count: number; af
   }, [looking, newest]);
   const after = read > newest ? 0 : read;
   const count = useMemo(
-    () => folded(chosenEvents(events, { severity: "warning", after: String(after) })).length, [events, after]);
+    () => chosenEvents(events, { severity: "warning", after: String(after) }).length, [events, after]);
   return { count, after };
 }
 
@@ -111,22 +113,23 @@ interface ViewProperties {
   gpus: ShownGpu[];
   quiet: boolean;
   savings?: Savings;
-  events: DerateEvent[];
+  newest: number; // the id of the newest event
   heard?: Heard;
 }
 
-function View({ route, status, gpus, quiet, savings, events, heard }: ViewProperties) {
+function View({ route, status, gpus, quiet, savings, newest, heard }: ViewProperties) {
   const [view = "", which] = route.parts;
   if (!kViews.some((each) => each.path === view) && view !== "gpu") return <NoView name={view} />;
   if (view === "savings") return <SavingsView />;
   if (view === "jobs") return which ? <OneJob key={which} name={which} /> : <JobsView />;
   if (view === "compare") return <CompareView />;
-  if (view === "events") return <EventsView events={events} gpus={gpus} route={route} />;
+  if (view === "events") return <EventsView newest={newest} gpus={gpus} route={route} />;
   if (!status) return quiet ? null : <p class="empty">Asking derated…</p>;
   if (view === "") return <Fleet status={status} gpus={gpus} savings={savings} quiet={quiet} route={route} />;
+  if (view === "processes") return <ProcessesView gpus={gpus} quiet={quiet} route={route} />;
   const gpu = gpus.find((each) => String(each.index) === which);
   if (!gpu) return <p class="empty">GPU <Name of={which ?? ""} /> is not here. <a href="#/">All GPUs</a></p>;
-  return <OneGpu key={gpu.uuid} gpu={gpu} events={events} role={status.role} now={heard?.unix} route={route} />;
+  return <OneGpu key={gpu.uuid} gpu={gpu} newest={newest} role={status.role} now={heard?.unix} route={route} />;
 }
 
 /** On paper, where no address bar and no clock is: which machine, when, and where that was. */
@@ -146,7 +149,7 @@ function App() {
   const savings = useAsked<Savings>(`savings?by=gpu&from=${encodeURIComponent("@" + day.getTime() / 1000)}`, 30_000);
   const events = useEvents();
   const view = route.parts[0] ?? "";
-  const unread = useUnread(events, view === "events");
+  const unread = useUnread(events.lines, view === "events");
   const before = useRef(new Map<string, Gpu>());
   const gpus = useMemo(
     () => (status.value && status.heard ? shownGpus(status.value, status.heard, quiet, before.current) : []),
@@ -173,7 +176,7 @@ function App() {
       <Trouble quiet={quiet} error={status.error} heard={status.heard} />
       <Printed status={status.value} heard={status.heard} />
       <main id="main" tabIndex={-1}>
-        <View route={route} status={status.value} gpus={gpus} quiet={quiet} savings={savings.value} events={events} heard={status.heard} />
+        <View route={route} status={status.value} gpus={gpus} quiet={quiet} savings={savings.value} newest={events.newest} heard={status.heard} />
       </main>
     </>
   );

@@ -216,8 +216,8 @@ function HowToSet({ command }: { command: string }) {
   return <p class="dim"><code>{command}</code> sets it. May do so: {who}.</p>;
 }
 
-/** No forecast, for a reader: how the GPU comes to be governed, and what its history knows. */
-function HowToGovern({ gpu }: { gpu: Gpu }) {
+/** No forecast: how the GPU comes to be governed, and where what its history knows is to be read. */
+function HowToGovern({ gpu, operates }: { gpu: Gpu; operates: boolean }) {
   return (
     <>
       {!gpu.policy && (
@@ -225,7 +225,8 @@ function HowToGovern({ gpu }: { gpu: Gpu }) {
           What a policy would have saved here, by this GPU's history: <code>derate advise --history -i {gpu.index}</code>
         </p>
       )}
-      <HowToSet command={`derate policy set assure -i ${gpu.index}`} />
+      {operates ? <p class="dim">Until it is released: <code>derate policy set assure -i {gpu.index}</code></p>
+        : <HowToSet command={`derate policy set assure -i ${gpu.index}`} />}
     </>
   );
 }
@@ -264,7 +265,6 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
                back={() => act("policy-confirm", { gpus: gpu.uuid, revert: true })} />
       )}
       {!forecast && <p class="empty">{told.why}</p>}
-      {!forecast && !operates && told.policy !== "assure" && <HowToGovern gpu={gpu} />}
       {!forecast && operates && left === undefined && told.policy !== "assure" && (
         <p class="act">
           <button type="button" disabled={busy} onClick={() => attempt(kTryLongSeconds, [])}>
@@ -272,6 +272,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
           </button>
         </p>
       )}
+      {!forecast && told.policy !== "assure" && <HowToGovern gpu={gpu} operates={operates} />}
       {forecast && (
         <div>
           <Slide forecasts={forecasts} at={at} now={now} choose={setChosen} />

@@ -21,12 +21,36 @@ export interface Tenant {
   user?: string;
   job?: string;
   container?: string;
+  namespace?: string; // the pod's
   pod?: string;
   instance?: string;
   power_watts?: Maybe<number>;
   sigma_watts?: Maybe<number>;
   share_ratio?: Maybe<number>;
-  energy_joules: number;
+  memory_bytes?: Maybe<number>; // absent: the driver does not report it
+  energy_joules: number; // since derated counts it
+  seconds?: number; // for which it has been counted
+}
+/** Of the card, read every 5 s; what the driver does not report is absent. */
+export interface Card {
+  age_seconds?: number;
+  memory_used_bytes?: number;
+  memory_total_bytes?: number;
+  pcie_generation?: number; // of the link now: an idle link is slower
+  pcie_lanes?: number;
+  pcie_most_generation?: number;
+  pcie_most_lanes?: number;
+  pcie_tx_bytes_per_second?: number;
+  pcie_rx_bytes_per_second?: number;
+  fan_ratio?: number; // of its highest speed
+  encoder_ratio?: number;
+  decoder_ratio?: number;
+  ecc_corrected_errors?: number; // since the driver was loaded
+  ecc_uncorrected_errors?: number;
+  xid?: number; // the last since derated opened the GPU
+  xid_text?: string;
+  xid_unix_seconds?: number;
+  xids?: number; // how many since then
 }
 export interface Gpu {
   index: number;
@@ -57,7 +81,8 @@ export interface Gpu {
   attention?: string; // what an operator should know first; absent: nothing
   saved?: Saved;
   work?: string;
-  assigned?: { by: string; who?: string };
+  assigned?: { by: string; who?: string; since_unix_seconds?: number };
+  card?: Card;
   attribution?: {
     unallocated_watts?: number;
     energy_joules: number;
@@ -123,6 +148,16 @@ export interface DerateEvent {
   gpu?: string;
   gpu_index?: number;
   message: string;
+  count?: number; // of how many events it is
+  first_unix_seconds?: number; // of several
+  gpu_indices?: number[]; // of several
+}
+/** Folded: a line may be of several events; the counts are of all events of the time, listed or not. */
+export interface EventsAnswer {
+  events: DerateEvent[]; // ascending by id
+  total?: number;
+  warnings?: number;
+  errors?: number;
 }
 export interface SavingsLine {
   key: string;

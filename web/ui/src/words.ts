@@ -30,6 +30,34 @@ export function energy(joules?: number | null): string {
   return `${number(wh, wh !== 0 && Math.abs(wh) < 10 ? 2 : Math.abs(wh) < 100 ? 1 : 0)}\u00a0Wh`;
 }
 
+const kGib = 2 ** 30, kMib = 2 ** 20;
+const gib = (value: number) => number(value / kGib, value > 0 && value < 10 * kGib ? 1 : 0);
+/** As drivers count memory: in GiB, or MiB where that is little. */
+export const memory = (value?: number | null) =>
+  value == null ? unknown : value < kGib ? `${number(value / kMib, 0)}\u00a0MiB` : `${gib(value)}\u00a0GiB`;
+/** "41 of 80 GiB". */
+export function memoryOf(used?: number, total?: number): string {
+  if (used == null) return total == null ? unknown : `${unknown} of ${memory(total)}`;
+  return total == null ? memory(used) : `${gib(used)} of ${memory(total)}`;
+}
+/** Bytes a second, as vendors count links: in powers of 1000. */
+export function byteRate(value?: number | null): string {
+  if (value == null) return unknown;
+  const [unit, name] = value >= 1e9 ? [1e9, "GB/s"] : value >= 1e6 ? [1e6, "MB/s"] : [1e3, "kB/s"];
+  const shown = value / (unit as number);
+  return `${number(shown, shown !== 0 && shown < 10 ? 1 : 0)}\u00a0${name}`;
+}
+/** "2 h 13 min". */
+export function duration(seconds?: number | null): string {
+  if (seconds == null) return unknown;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) return `${Math.floor(seconds)}\u00a0s`;
+  const [days, hours] = [Math.floor(minutes / 1440), Math.floor(minutes / 60) % 24];
+  const part = (value: number, unit: string) => (value > 0 ? ` ${value}\u00a0${unit}` : "");
+  if (days > 0) return (part(days, "d") + part(hours, "h")).trim();
+  return (part(hours, "h") + part(minutes % 60, "min")).trim();
+}
+
 const kClock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const kDay = new Intl.DateTimeFormat("en-GB", {
   day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
@@ -91,21 +119,21 @@ const ofPolicy = (gpu: ShownGpu) =>
 /** What an operator should know of it first, by derated's own judgement (promise, attention). */
 export function judge(gpu: ShownGpu): Judgement {
   if (gpu.seen.quiet) return { level: "gone", mark: "?", words: gpu.seen.words };
-  if (!gpu.seen.holds && isRecent(gpu)) return { level: "gone", mark: "?", words: gpu.seen.words };
-  if (gpu.error) return { level: "bad", mark: "✕", words: "does not answer" };
-  if (!gpu.seen.holds) return { level: "bad", mark: "✕", words: gpu.seen.words };
+  if (!gpu.seen.holds && isRecent(gpu) && !gpu.attention) return { level: "gone", mark: "?", words: gpu.seen.words };
+  if (gpu.error && !isRecent(gpu)) return { level: "bad", mark: "✕", words: "does not answer" };
+  if (!gpu.seen.holds && !isRecent(gpu)) return { level: "bad", mark: "✕", words: gpu.seen.words };
   const expected = percent(gpu.expected_performance_ratio), promised = percent(gpu.promised_performance_ratio);
   if (gpu.promise === "broken" && gpu.attention === "below its promise")
     return {
       level: "warn", mark: "▼",
       words: `at ${expected}, promised ${promised}, for ${seconds(gpu.promise_below_seconds)}`,
     };
-  if (gpu.trouble || gpu.attention) {
+  if (gpu.attention) {
     const trouble = plainTrouble(gpu.trouble ?? "").split(":")[0]!;
-    return { level: "bad", mark: "!", words: trouble.includes("cannot be") ? trouble : gpu.attention ?? "needs attention" };
+    return { level: "bad", mark: "!", words: trouble.includes("cannot be") ? trouble : gpu.attention };
   }
   if (gpu.power_watts == null && gpu.sm_clock_mhz == null)
-    return { level: "bad", mark: "?", words: "reports no power, no clock" };
+    return { level: "idle", mark: "?", words: "reports no power, no clock" };
   if (!gpu.policy) return { level: "idle", mark: "○", words: "only observed" };
   if (gpu.promise === "below")
     return { level: "idle", mark: "▽", words: `below its promise for ${seconds(gpu.promise_below_seconds)}` };
@@ -116,6 +144,7 @@ export function judge(gpu: ShownGpu): Judgement {
   return { level: "plain", mark: "–", words: gpu.dry_run ? "dry run" : ofPolicy(gpu) };
 }
 
+/** derated's own judgement (`attention`), and GPUs whose silence only the page has seen. */
 export const needsAttention = (gpu: ShownGpu) => ["bad", "warn"].includes(judge(gpu).level);
 
 /** "4 kept, 1 broken, 1 not known": each GPU that promises something once. */
