@@ -10,6 +10,7 @@ constexpr BoardFacts kBoards[] = {
     {"", Architecture::pascal, 16384, 6, 0, 3584, 4096, 3, 0x15F9, false},
     {"", Architecture::volta, 16384, 7, 0, 5120, 4096, 3, 0x1DB4, false},
     {"", Architecture::turing, 15360, 7, 5, 2560, 256, 3, 0x1EB8, false},
+    {"A100-SXM4-40GB", Architecture::ampere, 40960, 8, 0, 6912, 5120, 4, 0x20B0, true},
     {"A100", Architecture::ampere, 81920, 8, 0, 6912, 5120, 4, 0x20B2, true},
     {"", Architecture::ampere, 24576, 8, 6, 9216, 384, 4, 0x2235, false},
     {"4070", Architecture::ada, 8188, 8, 9, 4608, 128, 4, 0x2820, false},
