@@ -46,9 +46,12 @@ std::string saved_cell(std::int64_t mj, const UsageSavings& savings) {
   return fmt::format("{}, about {}", kwh_text(joules(saved_mj(*known))),
                      percent_text(share ? share->mean : 0, 1));
 }
-std::string governed_cell(const UsageSavings& savings) {
+// How much of it was governed with an estimate. Energy and saving are written down at different
+// moments: the newest seconds may be in one of them alone.
+std::string governed_cell(std::int64_t mj, const UsageSavings& savings) {
   const auto known = bill_saving(savings);
-  return known ? fmt::format("{:.6f}", known->saving.energy.value() / 3.6e6) : "-";
+  if (!known || mj <= 0) return "-";
+  return percent_text(std::min(1.0, known->saving.energy.value() / joules(mj)), 0);
 }
 
 // Of any of its rows one figure is known.
@@ -113,7 +116,7 @@ std::vector<std::string> cells_of(const BillAccount& account, Columns columns,
   if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, row.mj));
   if (columns.savings) {
     out.push_back(saved_cell(row.mj, row.savings));
-    out.push_back(governed_cell(row.savings));
+    out.push_back(governed_cell(row.mj, row.savings));
   }
   return out;
 }
@@ -139,7 +142,7 @@ Table table_of(const BillAccount& account) {
   if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
   if (columns.savings) {
     headings.emplace_back("saved");
-    headings.emplace_back("of governed kWh");
+    headings.emplace_back("governed");
   }
   Table out(std::move(headings));
   for (const BillLine& line : bill.lines)

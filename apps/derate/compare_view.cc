@@ -26,7 +26,7 @@ std::string end_text(const CompareAccount& account) {
   const std::string within = percent_text(account.precision);
   switch (account.end) {
     case CompareEnd::narrow:
-      return fmt::format("each ratio is known within {}", within);
+      return fmt::format("each ratio is known within {}, as requested (--precision)", within);
     case CompareEnd::spent:
       return fmt::format(
           "the pairs are spent: not every ratio is known within {} (--pairs, "

@@ -294,7 +294,7 @@ std::string heading(const HistoryAnswer& answer, HistoryWhat what) {
 
 std::string saving_sentence(const HistorySums& sums) {
   const auto share = [&](double saved) { return 100 * saved / (sums.saved_of + saved); };
-  return fmt::format("saved {} ({} %, 90 % sure between {} and {})", kwh_text(sums.saved),
+  return fmt::format("saved {} ({} %, 90 % sure between {} and {} %)", kwh_text(sums.saved),
                      fixed_text(share(sums.saved), 0), fixed_text(share(sums.saved_low), 0),
                      fixed_text(share(sums.saved_high), 0));
 }

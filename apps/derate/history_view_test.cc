@@ -93,7 +93,7 @@ TEST(HistoryView, WithoutUtf8ItIsAscii) {
 TEST(HistoryView, SaysWhatEachCameTo) {
   const Look look{.width = 120, .height = 24};
   EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::saving, look),
-                  "saved 16.7 Wh (20 %, 90 % sure between 16 and 24)"));
+                  "saved 16.7 Wh (20 %, 90 % sure between 16 and 24 %)"));
   EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::clock, look), "mean 1400 MHz"));
   EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::energy, look), "Energy in each 1 min"));
   const std::string many = picture(six_hours(8), HistoryWhat::power, look);

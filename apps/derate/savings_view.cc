@@ -77,6 +77,13 @@ Joules used_of(const SavingsSums& sums) {
   return Joules(static_cast<double>(sums.energy_mj) / 1000);
 }
 
+// How much of the energy was governed with an estimate.
+std::string governed_cell(const SavingsSums& sums) {
+  if (sums.energy_mj <= 0) return "-";
+  const double of = static_cast<double>(sums.saving.energy_mj) / static_cast<double>(sums.energy_mj);
+  return percent_text(std::min(1.0, of), 0);
+}
+
 std::vector<std::string> cells_of(const SavingsAccount& account, const std::string& name,
                                   const SavingsSums& sums) {
   std::vector<std::string> out{name, kwh_cell(kwh_of(sums.energy_mj))};
@@ -88,7 +95,7 @@ std::vector<std::string> cells_of(const SavingsAccount& account, const std::stri
       saved ? fmt::format("{} to {}", kwh_cell(kwh_of(saved->low)), kwh_cell(kwh_of(saved->high)))
             : "");
   out.push_back(share ? percent_text(share->mean, 1) : "");
-  out.push_back(kwh_cell(kwh_of(sums.saving.energy_mj)));
+  out.push_back(governed_cell(sums));
   if (account.prices.has_price()) {
     out.push_back(priced_cell(sums.cost, sums.cost.used, money_cell));
     out.push_back(saved ? priced_cell(sums.cost, sums.cost.saved, money_cell) : "-");
@@ -102,7 +109,7 @@ std::vector<std::string> cells_of(const SavingsAccount& account, const std::stri
 
 Table table_of(const SavingsAccount& account) {
   std::vector<std::string> headings{account.by,          "kWh",   "saved kWh",
-                                    "90 % sure between", "saved", "of governed kWh"};
+                                    "90 % sure between", "saved", "governed"};
   if (account.prices.has_price()) {
     headings.push_back(account.currency);
     headings.push_back("saved " + account.currency);

@@ -102,7 +102,7 @@ TEST(Summary, APromiseIsJudgedByTheEstimateAndItsInterval) {
                   "kept: 93 % of full speed, 90 % sure between 91.4 and 94.6 (promised 90 %)"));
   EXPECT_TRUE(has(
       summary_text(summary, a_minute()),
-      "saved       about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17), estimated"));
+      "saved       about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17 %), estimated"));
   EXPECT_TRUE(has(verdict_of(summary, a_minute(0.905)).text, "not known: 90 % of full speed"));
   EXPECT_TRUE(has(verdict_of(summary, a_minute(0.87)).text, "BROKEN: 87 % of full speed"));
   EXPECT_EQ(summary_json(summary, a_minute())["promise_kept"], true);
@@ -129,7 +129,7 @@ TEST(Summary, ASentenceClosesTheAccount) {
   const GpuSummary summary = assure_of_90();
   EXPECT_EQ(
       closing_sentence(std::vector<GpuAccount>{{summary, one}}),
-      "Saved about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17); speed 93 % of full "
+      "Saved about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17 %); speed 93 % of full "
       "(between 91 and 95); promise kept.");
   EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, one}, {summary, other}}),
                   "0.0722 Wh of 0.483 Wh"));

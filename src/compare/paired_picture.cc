@@ -102,8 +102,11 @@ std::string ticks_svg(const Scale& scale, double bottom) {
   return out;
 }
 
-std::string row_svg(const PictureRow& row, const Scale& scale, double top) {
+std::string row_svg(const PictureRow& row, const Scale& scale, double top, double confidence) {
   std::string out = text_at(12, top + 26, "font-weight=\"bold\" fill=\"#222\"", row.name);
+  if (row.ratio)
+    out += text_at(kWidth - 12, top + 14, "text-anchor=\"end\" fill=\"#222\"",
+                   ratio_text(*row.ratio, confidence));
   const double bar = top + 20, dots = top + 48;
   if (row.ratio)
     out += fmt::format(
@@ -135,11 +138,11 @@ std::string comparison_picture(std::span<const RunPair> pairs, const std::string
   out += text_at(12, 22, "fill=\"#222\"", "A: " + escaped(a));
   out += text_at(12, 42, "fill=\"#222\"", "B: " + escaped(b));
   out += text_at(12, 62, "fill=\"#555\"",
-                 fmt::format("Change from A to B: bars {:.0f} % sure, a dot for each of {} pairs",
+                 fmt::format("Change from A to B: line the estimate, bar {:.0f} % sure, a dot for each of {} pairs",
                              100 * found.confidence, found.pairs));
   out += ticks_svg(scale, bottom);
   for (std::size_t i = 0; i < rows.size(); ++i)
-    out += row_svg(rows[i], scale, kTop + kRowHeight * static_cast<double>(i));
+    out += row_svg(rows[i], scale, kTop + kRowHeight * static_cast<double>(i), found.confidence);
   return out + "</svg>\n";
 }
 

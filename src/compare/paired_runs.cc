@@ -128,8 +128,12 @@ std::string comparison_sentence(const RunComparison& comparison) {
   const std::string time = figure_text(comparison.time, "time");
   if (!comparison.energy || !comparison.power)
     return fmt::format("B takes {}; {}; the energy of a run is not known", time, sure);
-  return fmt::format("B takes {}, {}, at {}; {}", figure_text(*comparison.energy, "energy"), time,
-                     figure_text(*comparison.power, "power"), sure);
+  const RatioInterval& power = *comparison.power->ratio;
+  const std::string at =
+      power.has(1) ? fmt::format("power not clearly different ({})", both_ways_text(power))
+                   : "at " + figure_text(*comparison.power, "power");
+  return fmt::format("B takes {}, {}, {}; {}", figure_text(*comparison.energy, "energy"), time, at,
+                     sure);
 }
 
 }  // namespace derate

@@ -47,7 +47,7 @@ Json saving_json(const Saving& saving) {
 std::string saving_text(const Saving& saving) {
   const auto share = energy_saving(saving);
   if (!share) return {};
-  return fmt::format("about {} % ({} of {}, 90 % sure between {})",
+  return fmt::format("about {} % ({} of {}, 90 % sure between {} %)",
                      fixed_text(100 * share->mean, 0),
                      kwh_text((saving.energy_at_highest - saving.energy).value()),
                      kwh_text(saving.energy_at_highest.value()), ends_text(*share));

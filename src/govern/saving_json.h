@@ -19,7 +19,7 @@ nlohmann::ordered_json saving_json(const Saving& saving);
 // The same of energies alone, by whichever method they were estimated.
 nlohmann::ordered_json energy_saving_json(const Saving& saving, const std::string& method);
 
-// "about 15 % (8.25 Wh of 55.2 Wh, 90 % sure between 12 and 18)". Empty where nothing was used.
+// "about 15 % (8.25 Wh of 55.2 Wh, 90 % sure between 12 and 18 %)". Empty where nothing was used.
 std::string saving_text(const Saving& saving);
 // Of a dry run: "between 7 and 40 % of 55.2 Wh: a governed run will tell" where the ends are far
 // apart.

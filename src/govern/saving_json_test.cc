@@ -31,7 +31,7 @@ TEST(SavingJson, SaysThatItIsAnEstimateAndOfWhichMethod) {
 
 TEST(SavingText, HasTheFigureAndItsInterval) {
   EXPECT_EQ(saving_text(of_130_joules()),
-            "about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17)");
+            "about 15 % (0.0361 Wh of 0.242 Wh, 90 % sure between 12 and 17 %)");
   EXPECT_EQ(speed_text(of_130_joules()), "93 % of full (between 91 and 95)");
   EXPECT_EQ(saving_text({}), "");
 }
@@ -39,13 +39,13 @@ TEST(SavingText, HasTheFigureAndItsInterval) {
 TEST(SavingText, LargeFiguresHaveLargeUnits) {
   Saving month = of_130_joules();
   for (int i = 0; i < 24; ++i) month += Saving(month);  // 16 million times
-  EXPECT_EQ(saving_text(month), "about 15 % (606 kWh of 4.05 MWh, 90 % sure between 12 and 17)");
+  EXPECT_EQ(saving_text(month), "about 15 % (606 kWh of 4.05 MWh, 90 % sure between 12 and 17 %)");
 }
 
 // The curves were wrong about it, or the clock was too low.
 TEST(SavingText, WhatWasLostIsNegative) {
   EXPECT_EQ(saving_text({.energy = 22'000_J, .energy_at_highest = 2000_J, .energy_sd = 1_J}),
-            "about -1000 % (-5.56 Wh of 0.556 Wh, 90 % sure between -1000.9 and -999.1)");
+            "about -1000 % (-5.56 Wh of 0.556 Wh, 90 % sure between -1000.9 and -999.1 %)");
 }
 
 TEST(SavingJson, OfEnergiesAloneHasNoTimes) {

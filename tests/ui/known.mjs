@@ -242,6 +242,16 @@ assert.equal(ui.biggestTenant(working[0]).others, 1);
 assert.deepEqual(ui.holdersOf(working[0]).map((each) => each.pid), [12, 11]);
 assert.deepEqual(ui.holdersOf(working[2]), []);
 
+// --- words -----
+
+assert.equal(ui.promises([gpu(), gpu({ gpu_utilisation_ratio: 0 }), gpu({ rule: "idle" }), gpu({ promise: "not known" })]),
+  "3 kept (2 idle), 1 not known");
+assert.equal(ui.promises([gpu({ promise: undefined })]), "none given");
+const capped = { power_watts: 690, factory_power_limit_watts: 700, asked_clock_mhz: 1545, sm_clock_mhz: 1455 };
+assert.equal(ui.heldByLimit(gpu(capped)), true);
+for (const other of [{ power_watts: 400 }, { sm_clock_mhz: 1545 }, { asked_clock_mhz: undefined }, { factory_power_limit_watts: undefined }])
+  assert.equal(ui.heldByLimit(gpu({ ...capped, ...other })), false);
+
 // --- events --------------------------------------------------------------------------------------
 
 let id = 0;

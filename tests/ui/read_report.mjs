@@ -58,7 +58,7 @@ for (const [width, dark] of [[360, false], [768, true], [1280, false], [1280, tr
 // --- what it says --------------------------------------------------------------------------------
 
 const page = await opened(one, 1280);
-assert.match(await page.locator(".sentence").innerText(), /^assure (kept|broke its promise of) 90\s% of performance .* energy than max-freq\.$/s);
+assert.match(await page.locator(".sentence").innerText(), /^In simulation, assure (kept|broke its promise of) 90\s% of performance .* energy than max-freq\.$/s);
 assert.equal(await page.locator(".numbers > div").count(), 3);
 assert.match(await page.locator("tbody").first().innerText(), /assure[\s\S]*geepafs/);
 

@@ -7,7 +7,7 @@ import { Name } from "./name";
 import { biggestTenant, tenantName } from "./tenants";
 import type { Savings, Status } from "./types";
 import {
-  chip, energy, gpuName, judge, limitOf, megahertz, memoryOf, needsAttention, percent, promises, unknown, watts, whole, why,
+  chip, energy, gpuName, heldByLimit, judge, limitOf, megahertz, memoryOf, needsAttention, percent, promises, unknown, watts, whole, why,
 } from "./words";
 
 /** Of the factory's limit; the one in force is a tick where it is another. */
@@ -15,11 +15,11 @@ function PowerBar({ gpu }: { gpu: ShownGpu }) {
   const limit = limitOf(gpu);
   const most = limit.factory ?? limit.watts;
   const place = (value?: number) => (most && value ? 100 * Math.min(1, Math.max(0, value / most)) : 0);
-  const label = `power ${watts(gpu.power_watts)} of ${watts(limit.watts)}` +
+  const label = `power ${watts(gpu.power_watts)}${limit.watts ? ` of ${watts(limit.watts)}` : ", of a limit that is not reported"}` +
     (limit.factory ? `, the factory's limit is ${watts(limit.factory)}` : "");
   return (
     <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label={label}>
-      <rect class="bar-all" width="100" height="4" />
+      <rect class={most ? "bar-all" : "bar-none"} width="100" height="4" />
       <rect class="bar-part" width={place(gpu.power_watts)} height="4" />
       {limit.factory && <rect class="bar-tick" x={Math.min(99, place(limit.watts))} width="1" height="4" />}
     </svg>
@@ -71,13 +71,13 @@ function Tile({ gpu, savings }: { gpu: ShownGpu; savings?: Savings }) {
         <span class="figures">
           <span class="big">{watts(gpu.power_watts)}</span>
           {gpu.power_watts == null ? was(watts(old?.power_watts), old?.power_watts != null)
-            : <span class="dim">{limit.watts ? `of ${watts(limit.watts)}` : ""}{limit.factory ? ` (factory's ${watts(limit.factory)})` : ""}</span>}
+            : <span class="dim">{limit.watts ? `of ${watts(limit.watts)}` : "no limit reported"}{limit.factory ? ` (factory's ${watts(limit.factory)})` : ""}</span>}
         </span>
         <PowerBar gpu={gpu} />
         <span class="line">
           {megahertz(gpu.sm_clock_mhz)}{" "}
           {gpu.sm_clock_mhz == null ? was(megahertz(old?.sm_clock_mhz), old?.sm_clock_mhz != null)
-            : <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>}
+            : <span class="dim">{heldByLimit(gpu) ? "held down by the power limit" : `of ${megahertz(gpu.highest_sm_clock_mhz)}`}</span>}
         </span>
         <MemoryLine gpu={gpu} />
         <Whose gpu={gpu} />

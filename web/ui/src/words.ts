@@ -137,7 +137,7 @@ export function judge(gpu: ShownGpu): Judgement {
   if (!gpu.policy) return { level: "idle", mark: "○", words: "only observed" };
   if (gpu.promise === "below")
     return { level: "idle", mark: "▽", words: `below its promise for ${seconds(gpu.promise_below_seconds)}` };
-  if (gpu.rule === "idle" || gpu.gpu_utilisation_ratio === 0)
+  if (isIdle(gpu))
     return { level: "idle", mark: "○", words: "idle" };
   if (gpu.promise === "not known") return { level: "idle", mark: "?", words: "promise not known" };
   if (gpu.promise === "kept") return { level: "good", mark: "✓", words: "keeps its promise" };
@@ -147,11 +147,26 @@ export function judge(gpu: ShownGpu): Judgement {
 /** derated's own judgement (`attention`), and GPUs whose silence only the page has seen. */
 export const needsAttention = (gpu: ShownGpu) => ["bad", "warn"].includes(judge(gpu).level);
 
-/** "4 kept, 1 broken, 1 not known": each GPU that promises something once. */
+/** Nothing works on it. */
+export const isIdle = (gpu: Gpu) => gpu.rule === "idle" || gpu.gpu_utilisation_ratio === 0;
+
+/** "4 kept (1 idle), 1 broken, 1 not known": each GPU that promises something once. */
 export function promises(gpus: Gpu[]): string {
   const states = ["kept", "below", "broken", "not known"] as const;
   const counts = states.map((state) => [gpus.filter((gpu) => gpu.promise === state).length, state] as const);
-  return counts.filter(([count]) => count > 0).map(([count, state]) => `${count} ${state}`).join(", ") || "none given";
+  const idle = gpus.filter((gpu) => gpu.promise === "kept" && isIdle(gpu)).length;
+  const words = counts.filter(([count]) => count > 0).map(([count, state]) =>
+    `${count} ${state}${state === "kept" && idle > 0 ? ` (${idle} idle)` : ""}`);
+  return words.join(", ") || "none given";
+}
+
+const kHeldShare = 0.95, kHeldSteps = 20; // of the limit; MHz below the set clock
+
+/** Whether the power limit holds the clock below what is set: the reason's clock is not reached then. */
+export function heldByLimit(gpu: Gpu): boolean {
+  const limit = limitOf(gpu).watts;
+  if (limit == null || gpu.power_watts == null || gpu.sm_clock_mhz == null || gpu.asked_clock_mhz == null) return false;
+  return gpu.power_watts >= kHeldShare * limit && gpu.sm_clock_mhz < gpu.asked_clock_mhz - kHeldSteps;
 }
 
 /** Why its clock is what it is, without what only a log needs. */

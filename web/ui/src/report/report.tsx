@@ -23,7 +23,7 @@ function judged(results: Results, all: Overall): Headline {
   const verdict = jobs === 0 ? "ran no job of 30 s, which a promise is judged by," : broken === 0 ? `kept ${percent(promised)} of performance in every job` : `broke its promise of ${percent(promised)} of performance in ${broken} of ${counted(jobs, "job")}`;
   const energy = saving.mean >= 0 ? `${percent(saving.mean, 1)} less energy` : `${percent(-saving.mean, 1)} more energy`;
   return {
-    sentence: `${named(all.policy)} ${verdict} ${where} ${broken === 0 && jobs > 0 ? "with" : "and took"} ${energy} than ${results.baseline}.`,
+    sentence: `${results.simulated ? "In simulation, " : ""}${named(all.policy)} ${verdict} ${where} ${broken === 0 && jobs > 0 ? "with" : "and took"} ${energy} than ${results.baseline}.`,
     numbers: [
       { title: "energy saved", value: percent(saving.mean, 1), beside: [range(saving), `efficiency ${signed(all.efficiency_gain_ratio.mean)}`].filter(Boolean).join("; ") },
       { title: "performance", value: percent(1 - all.loss_ratio.mean, 1), beside: `promised ${percent(promised)}; the worst job had ${percent(1 - all.worst_job_loss_ratio, 1)}` },
