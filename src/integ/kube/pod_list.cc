@@ -169,8 +169,9 @@ class PodTokens : public Json::json_sax_t {
       return false;
     }
     auto pod = take_pod();
-    if (pod) pods.push_back(*std::move(pod));
-    return pod.has_value();
+    if (!pod) return false;
+    pods.push_back(*std::move(pod));
+    return true;
   }
 
   void take(PodPlace place, const std::string& value) {

@@ -391,7 +391,7 @@ UnaryServer::~UnaryServer() {
 }
 
 // Whether it is compressed, no, and its size (gRPC over HTTP2, Length-Prefixed-Message).
-void UnaryServer::set_answer(std::string message) {
+void UnaryServer::set_answer(const std::string& message) {
   std::string prefix(5, '\0');
   for (std::size_t i = 0; i < 4; ++i)
     prefix[1 + i] = static_cast<char>(message.size() >> (8 * (3 - i)) & 0xff);

@@ -34,7 +34,7 @@ class UnaryServer {
 
   // From any thread. The message that each call from now on gets; calls that are being answered get
   // the one before. All calls share it: a caller that does not read costs no copy.
-  void set_answer(std::string message);
+  void set_answer(const std::string& message);
   // Calls get status 9 (FAILED_PRECONDITION), as they do before the first answer.
   void clear_answer();
 
