@@ -27,8 +27,10 @@ GPUS = 8
 IDLE, MOST = 40, 770
 # Of dashboards: queries that show nothing while all is well.
 SILENT = ("throttle_seconds", "refusals", "namespace!=")
-# Of policies that are not tried here: a power limit, and the bound of a budget.
-ABSENT = {"derate_gpu_set_power_limit_watts", "derate_gpu_bound_sm_clock_hertz"}
+# Of policies that are not tried here: a power limit, and the bound of a budget; and of a fan, which
+# these boards have not.
+ABSENT = {"derate_gpu_set_power_limit_watts", "derate_gpu_bound_sm_clock_hertz",
+          "derate_gpu_fan_speed_ratio"}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -48,6 +50,11 @@ class Scraped(service.Machine):
         self.derated = self.start("derated")
         self.agent_process, self.port = self.agent()
         wait_for(lambda: ask(self.port, "/readyz").status == 200, "derated is ready")
+        # It counts Xids from its first reading of the card on.
+        wait_for(lambda: re.search(r'^derate_gpu_xids_total{gpu="7"', ask(self.port, "/metrics").body,
+                                   re.MULTILINE), "the card of GPU 7 is read")
+        subprocess.run([str(service.energy_test.BUILD / "derate"), "sim", "fault", "-i", "7",
+                        "--xid", "31"], check=True)
 
     def start_prometheus(self):
         with socket.socket() as free:
