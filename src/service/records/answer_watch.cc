@@ -95,13 +95,12 @@ void AnswerWatch::settle_gpu(const std::string& name, Gpu& gpu, Instant now,
   const bool excusable = now - *gpu.silent_since < kExcusedFor;
   const Duration silent =
       now - (excusable ? std::max(*gpu.silent_since, gpu.counts_from) : *gpu.silent_since);
+  const bool hung = gpu.answer == GpuAnswer::hung;
   std::optional<Kind> news;
-  if (gone)
+  if (gone || (!hung && silent >= kLostAfter))
     news = Kind::lost;
-  else if (gpu.answer == GpuAnswer::hung && silent >= kStuckAfter)
+  else if (hung && silent >= kStuckAfter)
     news = Kind::stuck;
-  else if (gpu.answer != GpuAnswer::hung && silent >= kLostAfter)
-    news = Kind::lost;
   // A GPU that is stuck is news again only if the driver says that it is lost.
   if (!news || (gpu.reported && (!gone || gpu.reported == Kind::lost))) return;
   if (!gpu.reported) gpu.reported_since = *gpu.silent_since;

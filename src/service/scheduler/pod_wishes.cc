@@ -170,7 +170,7 @@ void PodWishes::give(std::size_t at, const Decision& decision) {
 }
 
 void PodWishes::fail(const ManagedGpu& gpu, const Decision& decision, const std::string& why) {
-  const std::string uuid = gpu.uuid();
+  const std::string& uuid = gpu.uuid();
   given_.erase(uuid);
   Failure& failure = failed_[uuid];
   const bool same = failure.of == decision;
