@@ -80,7 +80,8 @@ Joules used_of(const SavingsSums& sums) {
 // How much of the energy was governed with an estimate.
 std::string governed_cell(const SavingsSums& sums) {
   if (sums.energy_mj <= 0) return "-";
-  const double of = static_cast<double>(sums.saving.energy_mj) / static_cast<double>(sums.energy_mj);
+  const double of =
+      static_cast<double>(sums.saving.energy_mj) / static_cast<double>(sums.energy_mj);
   return percent_text(std::min(1.0, of), 0);
 }
 

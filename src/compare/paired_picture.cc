@@ -137,9 +137,11 @@ std::string comparison_picture(std::span<const RunPair> pairs, const std::string
       kWidth, bottom + 46, escaped(comparison_sentence(found)));
   out += text_at(12, 22, "fill=\"#222\"", "A: " + escaped(a));
   out += text_at(12, 42, "fill=\"#222\"", "B: " + escaped(b));
-  out += text_at(12, 62, "fill=\"#555\"",
-                 fmt::format("Change from A to B: line the estimate, bar {:.0f} % sure, a dot for each of {} pairs",
-                             100 * found.confidence, found.pairs));
+  out += text_at(
+      12, 62, "fill=\"#555\"",
+      fmt::format(
+          "Change from A to B: line the estimate, bar {:.0f} % sure, a dot for each of {} pairs",
+          100 * found.confidence, found.pairs));
   out += ticks_svg(scale, bottom);
   for (std::size_t i = 0; i < rows.size(); ++i)
     out += row_svg(rows[i], scale, kTop + kRowHeight * static_cast<double>(i), found.confidence);
