@@ -161,8 +161,8 @@ assert.equal(ui.memoryOf(undefined, undefined), "–");
 assert.equal(ui.memory(300 * 2 ** 20), "300\u00a0MiB");
 assert.equal(ui.memory(null), "–");
 assert.deepEqual([0, 12e3, 3.4e8, 1.25e9, 3e10].map(ui.byteRate), ["0\u00a0kB/s", "12\u00a0kB/s", "340\u00a0MB/s", "1.3\u00a0GB/s", "30\u00a0GB/s"]);
-assert.deepEqual([0, 59.9, 60, 7980, 3600, 90000, undefined].map(ui.duration),
-  ["0\u00a0s", "59\u00a0s", "1\u00a0min", "2\u00a0h 13\u00a0min", "1\u00a0h", "1\u00a0d 1\u00a0h", "–"]);
+assert.deepEqual([0, 59.9, 60, 94, 599, 601, 7980, 3600, 90000, undefined].map(ui.duration),
+  ["0\u00a0s", "59\u00a0s", "1\u00a0min", "1\u00a0min 34\u00a0s", "9\u00a0min 59\u00a0s", "10\u00a0min", "2\u00a0h 13\u00a0min", "1\u00a0h", "1\u00a0d 1\u00a0h", "–"]);
 assert.equal(ui.timeSeen(kNoon - 600, well), "11:50:00");
 
 // --- names ---------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ export function byteRate(value?: number | null): string {
   const shown = value / (unit as number);
   return `${number(shown, shown !== 0 && shown < 10 ? 1 : 0)}\u00a0${name}`;
 }
-/** "2 h 13 min". */
+/** "2 h 13 min", "1 min 34 s": with seconds where they are more than a tenth of it. */
 export function duration(seconds?: number | null): string {
   if (seconds == null) return unknown;
   const minutes = Math.floor(seconds / 60);
@@ -55,7 +55,8 @@ export function duration(seconds?: number | null): string {
   const [days, hours] = [Math.floor(minutes / 1440), Math.floor(minutes / 60) % 24];
   const part = (value: number, unit: string) => (value > 0 ? ` ${value}\u00a0${unit}` : "");
   if (days > 0) return (part(days, "d") + part(hours, "h")).trim();
-  return (part(hours, "h") + part(minutes % 60, "min")).trim();
+  const rest = minutes < 10 ? part(Math.floor(seconds) % 60, "s") : "";
+  return (part(hours, "h") + part(minutes % 60, "min") + rest).trim();
 }
 
 const kClock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });

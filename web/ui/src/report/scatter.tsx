@@ -75,7 +75,7 @@ export function Scatter({ results, stage, file }: { results: Results; stage: Sta
   return (
     <div ref={place}>
       <Figure title="Gain of efficiency against loss of performance" file={`${file}-gain-and-loss`} table={tableOf(stage, policies)} width={wide} height={high}
-              note={<>Each policy with its 95 % intervals; the dashed line is the promise. {stage.frontier.length > 0 && "The grey line is what one constant clock for all work gives: a policy below it has done nothing that a fixed setting would not."}</>}>
+              note={<>Each policy with its 95 % intervals, by the mean of its jobs; the dashed line is the promise, which is judged job by job. {stage.frontier.length > 0 && "A grey dot is one constant clock, and the grey line what one constant clock for all work gives: a policy below it has done nothing that a fixed setting would not."}</>}>
         {ticks(0, most).map((v) => <g key={v}><line class="axis" x1={x(v)} x2={x(v)} y1={box.top} y2={box.bottom} /><text x={x(v)} y={box.bottom + 17} text-anchor="middle">{percent(v)}</text></g>)}
         {ticks(least, top).map((v) => <g key={v}><line class="axis" x1={box.left} x2={box.right} y1={y(v)} y2={y(v)} /><text x={box.left - 7} y={y(v) + 4} text-anchor="end">{signed(v, 0)}</text></g>)}
         <text class="title" x={(box.left + box.right) / 2} y={high - 12} text-anchor="middle">mean loss of performance</text>
