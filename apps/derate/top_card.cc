@@ -142,7 +142,8 @@ std::string last_xid_text(const TopXid& xid) {
   std::string out = fmt::format("{}", xid.code);
   if (xid.time) out += " at " + second_text(*xid.time);
   if (!xid.text.empty()) out += " (" + xid.text + ")";
-  if (xid.count && *xid.count > 1) out += ", " + whole(*xid.count) + " since derated began";
+  if (xid.count && *xid.count > 1)
+    out += ", " + whole(*xid.count) + " since derated opened the GPU";
   return out;
 }
 

@@ -20,7 +20,7 @@ struct TopXid {
   int code = 0;
   std::string text;
   std::optional<WallTime> time;
-  std::optional<double> count;  // of all Xids since derated began
+  std::optional<double> count;  // of all Xids since derated opened the GPU
 };
 
 struct TopCard {
@@ -28,7 +28,7 @@ struct TopCard {
   TopLink link;
   std::optional<double> fan, encoder, decoder;   // ratios
   std::optional<double> corrected, uncorrected;  // ECC errors since the driver was loaded
-  std::optional<TopXid> xid;                     // the last one
+  std::optional<TopXid> xid;                     // the last of the card, else of a program
 };
 
 // Whether a GPU's last reading, as status has it, is so old that what was read then holds no more.

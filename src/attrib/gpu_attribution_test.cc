@@ -93,5 +93,38 @@ TEST(GpuAttribution, WhatIsNotKnownIsNotLearnedFrom) {
                 static_cast<double>(before.tenants[i].total_mj()), 60'000);
 }
 
+// A process on two instances is one tenant, and each instance has what its processes have.
+TEST(GpuAttribution, MemoryIsThatOfATenantsProcesses) {
+  const auto memory_of = [](const std::vector<GpuProcess>& processes, const TenantNames& names,
+                            const std::vector<GpuInstance>& instances) {
+    GpuAttribution gpu{{.index = 0, .uuid = "GPU-a", .name = "NVIDIA H200"},
+                       {},
+                       *attribution_rules("", "unallocated")};
+    Tenancy now{.board = {}, .instances = instances, .processes = processes};
+    now.mig = !instances.empty();
+    for (int i = 0; i < 2; ++i) {
+      now.board.time += std::chrono::seconds(1);
+      now.board.energy = now.board.energy.value_or(Joules(1)) + Joules(300);
+      gpu.take(now, names);
+    }
+    std::map<std::string, std::optional<double>> out;
+    for (const auto& tenant : gpu.picture().tenants) out[tenant.newest.key] = tenant.memory_bytes;
+    return out;
+  };
+  using Memory = std::map<std::string, std::optional<double>>;
+  EXPECT_EQ(memory_of({{.pid = 7, .memory_bytes = 3e9}, {.pid = 8}},
+                      {.instances = {}, .processes = {{"7", {}}, {"8", {}}}}, {}),
+            (Memory{{"7", 3e9}, {"8", std::nullopt}}));
+  const auto shared = memory_of({{.pid = 7, .memory_bytes = 3e9, .gpu_instance = 1},
+                                 {.pid = 7, .memory_bytes = 1e9, .gpu_instance = 2},
+                                 {.pid = 8, .memory_bytes = 2e9, .gpu_instance = 1},
+                                 {.pid = 9, .gpu_instance = 2}},
+                                {.instances = {{"i1", {}}, {"i2", {}}},
+                                 .processes = {{"7", {}}, {"7", {}}, {"8", {}}, {"9", {}}}},
+                                {{.id = 1, .slices = 3}, {.id = 2, .slices = 4}});
+  EXPECT_EQ(shared.at("i1"), 5e9);
+  EXPECT_EQ(shared.at("i2"), std::nullopt);  // of one of its processes it is not known
+}
+
 }  // namespace
 }  // namespace derate

@@ -47,6 +47,10 @@ const XidRow* row_of(int number) {
 
 }  // namespace
 
+std::optional<Xid> gravest(const XidLog& log) {
+  return log.card.last ? log.card.last : log.programs.last;
+}
+
 std::string xid_text(int number) {
   const XidRow* row = row_of(number);
   return row != nullptr ? row->text : "";

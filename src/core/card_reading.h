@@ -19,6 +19,23 @@ struct Xid {
   bool operator==(const Xid&) const = default;
 };
 
+struct XidCount {
+  std::uint64_t count = 0;
+  std::optional<Xid> last;
+
+  bool operator==(const XidCount&) const = default;
+};
+
+// Xid errors since the GPU was opened. An error of the card is often followed by one of a program,
+// whose work the driver ends (48, then 45): the two are counted apart, so that none hides the
+// other.
+struct XidLog {
+  XidCount card;      // of the card, its slot or the driver
+  XidCount programs;  // that programs make by their own mistakes
+
+  bool operator==(const XidLog&) const = default;
+};
+
 struct CardReading {
   Instant taken{};
   std::optional<double> memory_used_bytes, memory_total_bytes;
@@ -27,13 +44,14 @@ struct CardReading {
   std::optional<Fraction> fan;  // of its highest speed
   std::optional<Fraction> encoder, decoder;
   std::optional<std::uint64_t> ecc_corrected, ecc_uncorrected;  // since the driver was loaded
-  // Since the GPU was opened; empty where the driver does not report them.
-  std::optional<std::uint64_t> xids;
-  std::optional<Xid> last_xid;
+  std::optional<XidLog> xids;  // empty where the driver does not report them
 
   bool operator==(const CardReading&) const = default;
 };
 using SharedCard = SharedValue<CardReading>;
+
+// The last one of the card; without one, the last of a program; empty without any.
+std::optional<Xid> gravest(const XidLog& log);
 
 // In a few words what NVIDIA's list of Xid errors says of that number ("the GPU has fallen off the
 // bus"); empty for a number that is not in our table. Source: docs.nvidia.com/deploy/xid-errors.

@@ -14,5 +14,12 @@ TEST(Xid, IsNamedByItsNumberAndInWordsWhereTheyAreKnown) {
   EXPECT_FALSE(is_of_application(777));
 }
 
+TEST(Xid, OneOfAProgramDoesNotHideThatOfTheCard) {
+  const Xid card{48, {}}, program{45, {}};
+  EXPECT_FALSE(gravest({}));
+  EXPECT_EQ(gravest({.card = {}, .programs = {1, program}}), program);
+  EXPECT_EQ(gravest({.card = {1, card}, .programs = {1, program}}), card);
+}
+
 }  // namespace
 }  // namespace derate

@@ -56,6 +56,34 @@ Settings governed_by(const char* policy) {
   return out;
 }
 
+// A card's error is often followed by one of a program, whose work the driver ends.
+TEST(DaemonEvents, AnXidOfAProgramDoesNotHideThatOfTheCard) {
+  EventHouse house;
+  house.take();
+  const auto report = [&](XidCount card, XidCount programs) {
+    house.trouble(0).card = SharedCard({.xids = XidLog{card, programs}});
+    house.run(2s);
+  };
+  report({}, {});
+  EXPECT_EQ(house.names(), "");
+  report({1, Xid{48, {}}}, {1, Xid{45, {}}});
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, EventKind::xid);
+  EXPECT_EQ(events[0].message, "GPU 0 reports Xid 48 (a memory error that ECC cannot correct)");
+  EXPECT_EQ(events[1].kind, EventKind::program_xid);
+  EXPECT_EQ(field_of(events[1], "xid"), "45");
+  report({1, Xid{48, {}}}, {4, Xid{31, {}}});
+  const auto more = house.take();
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_EQ(field_of(more[0], "times"), "3");
+  report({1, Xid{48, {}}}, {4, Xid{31, {}}});
+  EXPECT_EQ(house.names(), "");
+  // The GPU was opened anew, and has reported one since.
+  report({}, {1, Xid{31, {}}});
+  EXPECT_EQ(house.names(), "program_xid");
+}
+
 // The service is ready, and its status, health and events report that it governs nothing.
 TEST(DaemonEvents, AConfigurationThatGovernsNoGpuIsReported) {
   Settings settings = governed_by("assure");

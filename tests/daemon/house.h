@@ -35,6 +35,7 @@ struct GpuTrouble {
   std::string pci_bus_id = {};              // of a GPU that may be powered down; empty: it may not
   int opened = 0, calls = 0;                // so far
   SharedModes modes = {};                   // empty: the maker's
+  SharedCard card = {};                     // empty: it is not read
   std::shared_ptr<DriverCosts> costs = {};  // null: calls cost nothing
 };
 
@@ -72,6 +73,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     if (!sample.ok()) return sample;
     sample->time -= trouble_.old;
     sample->modes = trouble_.modes;
+    sample->card = trouble_.card;
     if (sample->energy && trouble_.counter) sample->energy = trouble_.counter;
     if (trouble_.throttle != 0)
       sample->throttle_reasons = sample->throttle_reasons.value_or(0) | trouble_.throttle;

@@ -390,10 +390,10 @@ await page.waitForSelector("#card", { timeout: 20_000 });
 assert.match(await text(".facts.card"), /^Memory\n[\d.]+ of \d+\sGiB/);
 assert.match(await text(".facts.card .holders"), /derate of \w+\n[\d.]+\s[GM]iB/);
 await wait("xid");
-await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('31')", { timeout: 30_000 });
+await page.waitForSelector(".facts.card div:has-text('Xid'):has-text('31')", { timeout: 30_000 });
 await page.waitForSelector("section[aria-labelledby=happened] li.warning:has-text('Xid 31')", { timeout: 30_000 });
 await page.goto(`${base}#/gpu/1`);
-await page.waitForSelector(".facts.card div:has-text('Last Xid'):has-text('79')", { timeout: 30_000 });
+await page.waitForSelector(".facts.card div:has-text('Xid'):has-text('79')", { timeout: 30_000 });
 await accessible("xid");
 await picture("xid");
 
@@ -413,7 +413,7 @@ assert.equal((await page.locator(".facts dd").first().innerText()).slice(0, 1), 
 assert.match(await text('section[aria-labelledby="whose"]'), /Not known since .*without a reading/);
 assert.match(await text('section[aria-labelledby="promise"]'), /The GPU does not answer/);
 assert.match(await text("p.verdict"), /the GPU is lost; Xid 79/);
-assert.deepEqual(await page.locator(".facts.card dt").allInnerTexts(), ["Last Xid"]); // of a card that is lost
+assert.deepEqual(await page.locator(".facts.card dt").allInnerTexts(), ["Xid"]); // of a card that is lost
 await accessible("lost");
 await picture("lost-gpu");
 await page.goto(`${base}#/processes`);

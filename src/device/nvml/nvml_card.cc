@@ -91,16 +91,18 @@ void NvmlCard::listen() {
   events_ = nullptr;
 }
 
-std::optional<Xid> NvmlCard::look_for_xid(WallTime wall) {
+const XidLog& NvmlCard::look_for_xids(WallTime wall) {
   constexpr int kMost = 100;  // at a time: a driver that never ends its list does not hold us
   for (int i = 0; i < kMost && events_ != nullptr; ++i) {
     nvml::EventData event{};
     if (library_->functions().event_wait(events_, &event, 0) != Return::success) break;
     if (event.type != nvml::kEventXid || event.data > kXidMost) continue;
-    ++xids_;
-    last_xid_ = Xid{static_cast<int>(event.data), wall};
+    const Xid xid{static_cast<int>(event.data), wall};
+    XidCount& of = is_of_application(xid.number) ? xids_.programs : xids_.card;
+    ++of.count;
+    of.last = xid;
   }
-  return last_xid_;
+  return xids_;
 }
 
 SharedCard NvmlCard::read(Instant now, WallTime wall, DriverCosts& costs) {
@@ -122,8 +124,8 @@ CardReading NvmlCard::read_anew(Instant now, WallTime wall) {
   out.encoder = engine(nvml.encoder);
   out.decoder = engine(nvml.decoder);
   read_errors(out);
-  out.last_xid = look_for_xid(wall);
-  if (events_ != nullptr) out.xids = xids_;
+  const XidLog& xids = look_for_xids(wall);
+  if (events_ != nullptr) out.xids = xids;
   return out;
 }
 

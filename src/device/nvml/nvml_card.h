@@ -26,8 +26,8 @@ class NvmlCard {
   // The newest reading, made anew if it is older than 5 s. The first one begins to listen for Xid
   // errors, which takes 1 ms. Adds to `costs` what it took.
   SharedCard read(Instant now, WallTime wall, DriverCosts& costs);
-  // The last Xid, also of a GPU that answers nothing else any more.
-  std::optional<Xid> look_for_xid(WallTime wall);
+  // Also of a GPU that answers nothing else any more.
+  const XidLog& look_for_xids(WallTime wall);
 
  private:
   template <class... P, class... A>
@@ -45,8 +45,7 @@ class NvmlCard {
   std::set<const void*> unsupported_;  // functions
   nvml::EventSet events_ = nullptr;    // null: not listened to, or not to be had
   bool listened_ = false;
-  std::uint64_t xids_ = 0;
-  std::optional<Xid> last_xid_;
+  XidLog xids_;
   SharedCard newest_;
 };
 

@@ -40,8 +40,7 @@ TEST_F(NvmlCardTest, ReadsTheCard) {
   EXPECT_EQ(card.decoder, Fraction(0));
   EXPECT_EQ(card.ecc_corrected, 0u);
   EXPECT_EQ(card.ecc_uncorrected, 0u);
-  EXPECT_EQ(card.xids, 0u);
-  EXPECT_FALSE(card.last_xid);
+  EXPECT_EQ(card.xids, XidLog{});
 }
 
 TEST_F(NvmlCardTest, IsReadEach5Seconds) {
@@ -121,14 +120,17 @@ TEST_F(XidTest, EachIsCountedOnce) {
   for (int i = 0; i < 2; ++i) {
     served.pass(5s);
     const SharedCard card = device->read({})->card;
-    EXPECT_EQ(card->xids, 2u);
-    ASSERT_TRUE(card->last_xid);
-    EXPECT_EQ(card->last_xid->number, 79);
+    ASSERT_TRUE(card->xids && card->xids->card.last && card->xids->programs.last);
+    EXPECT_EQ(card->xids->card.count, 1u);
+    EXPECT_EQ(card->xids->card.last->number, 79);
+    EXPECT_EQ(card->xids->programs.count, 1u);
+    EXPECT_EQ(card->xids->programs.last->number, 31);
   }
 }
 
 TEST_F(XidTest, ALostGpusErrorNamesIt) {
   report(79);
+  report(45);  // the driver ends the programs
   fakenvml::Request lost;
   lost.op = fakenvml::Op::gpu_fault;
   lost.gpu = 0;

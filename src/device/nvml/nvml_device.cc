@@ -317,7 +317,8 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
 // A GPU that fell off the bus answers no call, but its driver has reported why.
 Error NvmlDevice::with_xid(Error error, WallTime wall) {
   if (error.code != Errc::gpu_lost) return error;
-  if (const auto xid = card_.look_for_xid(wall)) error.message += "; " + xid_name(xid->number);
+  if (const auto& xid = card_.look_for_xids(wall).card.last)
+    error.message += "; " + xid_name(xid->number);
   return error;
 }
 

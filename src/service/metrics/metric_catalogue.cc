@@ -160,6 +160,20 @@ void put_activities(const MetricGpu& gpu, MetricSamples& out) {
     out.add(kLabels[i], metric_value(gpu.activity.*(activity_shares()[i].member)));
 }
 
+// Null: the driver does not report them.
+const XidLog* xids_of(const MetricGpu& gpu) {
+  const bool known = gpu.sample != nullptr && gpu.sample->card && gpu.sample->card->xids;
+  return known ? &*gpu.sample->card->xids : nullptr;
+}
+void put_xids(const MetricGpu& gpu, MetricSamples& out) {
+  static const MetricLabels kCard = MetricLabels().add("of", "card"),
+                            kProgram = MetricLabels().add("of", "program");
+  const XidLog* const xids = xids_of(gpu);
+  if (xids == nullptr) return;
+  out.add(kCard, number_of(xids->card.count));
+  out.add(kProgram, number_of(xids->programs.count));
+}
+
 void put_throttled(const MetricGpu& gpu, MetricSamples& out) {
   if (gpu.sample == nullptr || !gpu.sample->throttle_reasons) return;
   for (std::size_t i = 0; i < kThrottleReasons; ++i)
@@ -373,13 +387,17 @@ constexpr Metric kGpuMetrics[] = {
       "Memory errors that ECC could not correct since the driver was loaded."},
      [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::ecc_uncorrected); }},
     {{"derate_gpu_xids", Type::counter, "",
-      "Xid errors that the driver has reported since the GPU was opened."},
-     [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::xids); }},
+      "Xid errors that the driver has reported since the GPU was opened, of the card, its slot or "
+      "the driver (card), or that programs make by their own mistakes (program)."},
+     put_xids,
+     "of"},
     {{"derate_gpu_xid", Type::gauge, "",
-      "Number of the last Xid error since the GPU was opened; absent: none came."},
+      "Number of the last Xid error of the card since the GPU was opened; without one, of a "
+      "program; absent: none came."},
      [](const MetricGpu& gpu) -> Number {
-       const bool known = gpu.sample != nullptr && gpu.sample->card && gpu.sample->card->last_xid;
-       return known ? Number(gpu.sample->card->last_xid->number) : std::nullopt;
+       const XidLog* const xids = xids_of(gpu);
+       const auto xid = xids != nullptr ? gravest(*xids) : std::nullopt;
+       return xid ? Number(xid->number) : std::nullopt;
      },
      "",
      {{{21, Rows::board, "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered."}}}},

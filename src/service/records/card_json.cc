@@ -16,6 +16,15 @@ void put_known(Json& json, const char* key, const std::optional<T>& value) {
     json[key] = *value;
 }
 
+void put_xids(Json& json, const XidLog& xids) {
+  json["xids"] = xids.card.count + xids.programs.count;
+  const auto xid = gravest(xids);
+  if (!xid) return;
+  json["xid"] = xid->number;
+  if (const std::string text = xid_text(xid->number); !text.empty()) json["xid_text"] = text;
+  json["xid_unix_seconds"] = seconds(xid->seen.time_since_epoch());
+}
+
 }  // namespace
 
 Json card_json(const CardReading& card, const Activity& activity, Instant now) {
@@ -33,13 +42,7 @@ Json card_json(const CardReading& card, const Activity& activity, Instant now) {
   put_known(out, "decoder_ratio", card.decoder);
   put_known(out, "ecc_corrected_errors", card.ecc_corrected);
   put_known(out, "ecc_uncorrected_errors", card.ecc_uncorrected);
-  put_known(out, "xids", card.xids);
-  if (card.last_xid) {
-    out["xid"] = card.last_xid->number;
-    if (const std::string text = xid_text(card.last_xid->number); !text.empty())
-      out["xid_text"] = text;
-    out["xid_unix_seconds"] = seconds(card.last_xid->seen.time_since_epoch());
-  }
+  if (card.xids) put_xids(out, *card.xids);
   if (out.empty()) return {};
   out["age_seconds"] = std::max(0.0, seconds(now - card.taken));
   return out;

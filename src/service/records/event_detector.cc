@@ -235,23 +235,26 @@ void EventDetector::see_meter(const GpuRecord& each, Known& known) {
        std::move(fields));
 }
 
-// A GPU that was opened anew counts from 0.
 void EventDetector::see_xids(const GpuRecord& each, Known& known) {
   const auto& sample = each.record.sample;
   if (!sample || !sample->card || !sample->card->xids) return;
-  const std::uint64_t now = *sample->card->xids;
-  const std::uint64_t before = std::exchange(known.xids, now);
-  const std::uint64_t since = now >= before ? now - before : now;
-  if (since == 0 || !sample->card->last_xid) return;
-  const int number = sample->card->last_xid->number;
-  EventFields fields{{"xid", std::to_string(number)}};
-  std::string what = "reports " + xid_name(number);
+  const XidLog now = *sample->card->xids, before = std::exchange(known.xids, now);
+  tell_xid(EventKind::xid, each.gpu.id(), now.card, before.card);
+  tell_xid(EventKind::program_xid, each.gpu.id(), now.programs, before.programs);
+}
+
+// A GPU that was opened anew counts from 0.
+void EventDetector::tell_xid(EventKind kind, const GpuId& gpu, const XidCount& now,
+                             const XidCount& before) const {
+  const std::uint64_t since = now.count >= before.count ? now.count - before.count : now.count;
+  if (since == 0 || !now.last) return;
+  EventFields fields{{"xid", std::to_string(now.last->number)}};
+  std::string what = "reports " + xid_name(now.last->number);
   if (since > 1) {
     what += fmt::format(", the last of {}", since);
     fields.emplace_back("times", std::to_string(since));
   }
-  tell(is_of_application(number) ? EventKind::program_xid : EventKind::xid, each.gpu.id(), what,
-       std::move(fields));
+  tell(kind, gpu, what, std::move(fields));
 }
 
 void EventDetector::see_answer(const GpuRecord& each, Known& known) {

@@ -70,7 +70,7 @@ class EventDetector {
     std::string unanswered;                // why there was no reading
     std::optional<Instant> failing_since;  // writes
     MeterWatch meter;
-    std::uint64_t xids = 0;  // since the GPU was opened
+    XidLog xids;  // since the GPU was opened
   };
   static bool is_told(const std::optional<Governing>& told, const ManagedGpu& gpu);
   void see_governing(const GpuRecord& each, Known& known);
@@ -82,6 +82,8 @@ class EventDetector {
   void see_answer(const GpuRecord& each, Known& known);
   void see_meter(const GpuRecord& each, Known& known);
   void see_xids(const GpuRecord& each, Known& known);
+  void tell_xid(EventKind kind, const GpuId& gpu, const XidCount& now,
+                const XidCount& before) const;
   void tell(EventKind kind, const GpuId& gpu, const std::string& what, EventFields fields) const;
   void tell_one(const AnswerNews& news);
   void tell_many(const AnswerNews& news);

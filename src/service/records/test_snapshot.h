@@ -33,20 +33,21 @@ inline Sample full_sample(Instant time) {
                   .pcie_tx = BytesPerSecond(1.2e9),
                   .pcie_rx = BytesPerSecond(3.4e8)};
   out.tenants = 3;
-  out.card = SharedCard({.taken = time,
-                         .memory_used_bytes = 41e9,
-                         .memory_total_bytes = 80e9,
-                         .pcie_generation = 4,
-                         .pcie_lanes = 16,
-                         .pcie_most_generation = 5,
-                         .pcie_most_lanes = 16,
-                         .fan = Fraction(0.35),
-                         .encoder = Fraction(0),
-                         .decoder = Fraction(0.1),
-                         .ecc_corrected = 2,
-                         .ecc_uncorrected = 0,
-                         .xids = 3,
-                         .last_xid = Xid{31, WallTime(std::chrono::seconds(1'700'000'000))}});
+  out.card = SharedCard(
+      {.taken = time,
+       .memory_used_bytes = 41e9,
+       .memory_total_bytes = 80e9,
+       .pcie_generation = 4,
+       .pcie_lanes = 16,
+       .pcie_most_generation = 5,
+       .pcie_most_lanes = 16,
+       .fan = Fraction(0.35),
+       .encoder = Fraction(0),
+       .decoder = Fraction(0.1),
+       .ecc_corrected = 2,
+       .ecc_uncorrected = 0,
+       .xids = XidLog{.card = {},
+                      .programs = {3, Xid{31, WallTime(std::chrono::seconds(1'700'000'000))}}}});
   return out;
 }
 

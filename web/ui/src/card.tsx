@@ -92,7 +92,7 @@ function Xid({ card, gpu }: { card: Card; gpu: ShownGpu }) {
   if (card.xid == null) return null;
   const when = card.xid_unix_seconds == null ? undefined : timeSeen(card.xid_unix_seconds, gpu);
   return (
-    <Fact name="Last Xid" wide>
+    <Fact name="Xid" wide>
       {card.xid} {card.xid_text && <>(<Name of={card.xid_text} />)</>}{" "}
       <span class="dim">{[when, (card.xids ?? 0) > 1 ? `${count(card.xids!)} since derated opened the GPU` : ""].filter(Boolean).join(", ")}</span>
     </Fact>

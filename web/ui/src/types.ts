@@ -47,7 +47,7 @@ export interface Card {
   decoder_ratio?: number;
   ecc_corrected_errors?: number; // since the driver was loaded
   ecc_uncorrected_errors?: number;
-  xid?: number; // the last since derated opened the GPU
+  xid?: number; // the last of the card since derated opened the GPU; without one, of a program
   xid_text?: string;
   xid_unix_seconds?: number;
   xids?: number; // how many since then
