@@ -122,6 +122,17 @@ bool has_prior(const Json& gpu) {
 }  // namespace
 
 // "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
+std::string governed_share(Joules used, Joules governed) {
+  return used > Joules(0) ? percent_text(std::min(1.0, governed / used), 0) : "-";
+}
+
+std::string governed_sentence(Joules used, Joules governed) {
+  constexpr double kAll = 0.995;
+  return fmt::format("{} of the energy was governed with an estimate{}",
+                     governed_share(used, governed),
+                     governed < kAll * used ? ", the rest saved nothing" : "");
+}
+
 std::string tenant_name(const Json& tenant) {
   std::string out = text_at(tenant, "process");
   if (const auto pid = number_at(tenant, "pid"))

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "base/units.h"
+
 namespace derate::cli {
 
 // 90 % of a normal distribution lie within that many standard deviations.
@@ -25,7 +27,12 @@ std::string source_text(const nlohmann::ordered_json& tenant);
 inline constexpr const char* kBoardsOnly =
     "Energy is of GPU boards only, without processors, memory and cooling.";
 
-inline constexpr const char* kRestSavedNothing = ", the rest saved nothing";
+// "88 %": how much of the used energy was governed with an estimate; "-" if none was used. Energy
+// and saving are written down at different moments, so that the newest seconds may be in one of
+// them alone: at most 100 %.
+std::string governed_share(Joules used, Joules governed);
+// "88 % of the energy was governed with an estimate, the rest saved nothing".
+std::string governed_sentence(Joules used, Joules governed);
 
 // Cut to that many columns, the cut marked.
 std::string cut(const std::string& text, std::size_t width);

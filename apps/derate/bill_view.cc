@@ -46,12 +46,9 @@ std::string saved_cell(std::int64_t mj, const UsageSavings& savings) {
   return fmt::format("{}, about {}", kwh_text(joules(saved_mj(*known))),
                      percent_text(share ? share->mean : 0, 1));
 }
-// How much of it was governed with an estimate. Energy and saving are written down at different
-// moments: the newest seconds may be in one of them alone.
 std::string governed_cell(std::int64_t mj, const UsageSavings& savings) {
   const auto known = bill_saving(savings);
-  if (!known || mj <= 0) return "-";
-  return percent_text(std::min(1.0, known->saving.energy.value() / joules(mj)), 0);
+  return known ? governed_share(Joules(joules(mj)), known->saving.energy) : "-";
 }
 
 // Of any of its rows one figure is known.
@@ -195,10 +192,8 @@ std::string saved_sentence(const BillAccount& account) {
                        account.prices.currency);
   if (account.prices.co2_g_per_kwh)
     out += fmt::format(", {} of CO2", mass_text(account.prices, saved_mj(*known)));
-  const double covered = known->saving.energy.value() / joules(bill.boards.board_mj);
-  return out + fmt::format("; {} of the energy was governed with an estimate{}.\n",
-                           percent_text(std::min(1.0, covered), 0),
-                           covered < 0.995 ? kRestSavedNothing : "");
+  return out + "; " +
+         governed_sentence(Joules(joules(bill.boards.board_mj)), known->saving.energy) + ".\n";
 }
 
 // ": 2026-11-01 12:03 to 2026-11-01 12:04, ... and 2 more".

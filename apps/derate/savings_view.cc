@@ -77,14 +77,6 @@ Joules used_of(const SavingsSums& sums) {
   return Joules(static_cast<double>(sums.energy_mj) / 1000);
 }
 
-// How much of the energy was governed with an estimate.
-std::string governed_cell(const SavingsSums& sums) {
-  if (sums.energy_mj <= 0) return "-";
-  const double of =
-      static_cast<double>(sums.saving.energy_mj) / static_cast<double>(sums.energy_mj);
-  return percent_text(std::min(1.0, of), 0);
-}
-
 std::vector<std::string> cells_of(const SavingsAccount& account, const std::string& name,
                                   const SavingsSums& sums) {
   std::vector<std::string> out{name, kwh_cell(kwh_of(sums.energy_mj))};
@@ -96,7 +88,7 @@ std::vector<std::string> cells_of(const SavingsAccount& account, const std::stri
       saved ? fmt::format("{} to {}", kwh_cell(kwh_of(saved->low)), kwh_cell(kwh_of(saved->high)))
             : "");
   out.push_back(share ? percent_text(share->mean, 1) : "");
-  out.push_back(governed_cell(sums));
+  out.push_back(governed_share(used_of(sums), saving.energy));
   if (account.prices.has_price()) {
     out.push_back(priced_cell(sums.cost, sums.cost.used, money_cell));
     out.push_back(saved ? priced_cell(sums.cost, sums.cost.saved, money_cell) : "-");
@@ -140,10 +132,7 @@ std::string coverage_sentence(const SavingsAccount& account) {
                                 answer.gpus, answer.gpus == 1 ? "" : "s");
   const SavingsSums& total = account.bill.total;
   if (total.energy_mj > 0 && total.saving.energy_mj > 0) {
-    const double of =
-        static_cast<double>(total.saving.energy_mj) / static_cast<double>(total.energy_mj);
-    out += fmt::format("; {} of the energy was governed with an estimate{}",
-                       percent_text(std::min(1.0, of), 0), of < 0.995 ? kRestSavedNothing : "");
+    out += "; " + governed_sentence(used_of(total), saving_of(total.saving).energy);
   } else {
     out += "; no policy with an estimate governed them, so what was saved is not known";
   }
