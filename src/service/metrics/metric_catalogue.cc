@@ -268,7 +268,7 @@ constexpr Metric kGpuMetrics[] = {
      "",
      {{{4, Rows::board, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", nullptr, nullptr,
         Type::gauge, "", Rows::power},
-       {18, Rows::power, "derate_part_power_watts",
+       {20, Rows::power, "derate_part_power_watts",
         "Power of each tenant of the GPU; a row without labels has the rest. The sum is the "
         "board's.",
         nullptr, nullptr, Type::gauge, "watts"}}}},
@@ -281,7 +281,7 @@ constexpr Metric kGpuMetrics[] = {
      {{{5, Rows::board, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "Total energy consumption since the service began (in mJ).", in_millijoules, nullptr,
         Type::foreign_counter, "", Rows::energy},
-       {19, Rows::energy, "derate_part_energy_joules",
+       {21, Rows::energy, "derate_part_energy_joules",
         "Energy of each tenant of the GPU; a row without labels has the rest. The sum is the "
         "board's.",
         nullptr, nullptr, Type::counter, "joules"}}}},
@@ -368,7 +368,7 @@ constexpr Metric kGpuMetrics[] = {
       "Memory that programs have; on drivers before 510 with what the driver keeps for itself."},
      [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::memory_used_bytes); },
      "",
-     {{{20, Rows::board, "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
+     {{{18, Rows::board, "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).",
         in_mebibytes}}}},
     {{"derate_gpu_memory_bytes", Type::gauge, "bytes", "Memory of the card."},
      [](const MetricGpu& gpu) { return card_value(gpu, &CardReading::memory_total_bytes); }},
@@ -400,7 +400,7 @@ constexpr Metric kGpuMetrics[] = {
        return xid ? Number(xid->number) : std::nullopt;
      },
      "",
-     {{{21, Rows::board, "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered."}}}},
+     {{{19, Rows::board, "DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered."}}}},
     {{"derate_gpu_temperature_celsius", Type::gauge, "celsius", "Temperature of the GPU."},
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::temperature); },
      "",
