@@ -33,7 +33,8 @@ TEST(ChangeWatch, SteadyWorkRaisesNoAlarmForHours) {
   EXPECT_EQ(until_alarm(50'000, [&](int) { return noisy(random, 98, 47, 200); }), -1);
 }
 
-// A jump of any kind is seen within three readings.
+// A jump of any kind is seen within three readings. A case in which noise alone gave an alarm
+// before is discarded: how rare that is the test above says, and too many discards are a failure.
 RC_GTEST_PROP(ChangeWatchProperty, AJumpIsSeenAtOnce, (std::uint64_t seed)) {
   std::mt19937_64 random(seed);
   const int what = *rc::gen::inRange(0, 3), at = *rc::gen::inRange(5, 100);
@@ -43,8 +44,8 @@ RC_GTEST_PROP(ChangeWatchProperty, AJumpIsSeenAtOnce, (std::uint64_t seed)) {
     return noisy(random, 60 + (what == 0 ? 30 * by : 0), 50 + (what == 1 ? 25 * by : 0),
                  200 * (1 + (what == 2 ? 0.45 * by : 0)));
   });
-  RC_ASSERT(alarm >= at);
-  RC_ASSERT(alarm <= at + 2);
+  RC_PRE(alarm < 0 || alarm >= at);
+  RC_ASSERT(alarm >= at && alarm <= at + 2);
 }
 
 TEST(ChangeWatch, OneOddReadingIsNoChange) {
