@@ -49,7 +49,7 @@ void totals(benchmark::State& state) {
     record.time += 100ms;
     record.sample->time = record.time;
     *record.sample->energy += Joules(41);
-    meter.add(record, before, {.governed = true, .promise = 0.9, .tick = 200ms});
+    meter.add(record, before, {.governed = true, .promise = PromiseState::kept, .tick = 200ms});
     if (!before) before = record;
   }
   benchmark::DoNotOptimize(meter.totals().reads);
