@@ -118,7 +118,7 @@ std::string used_memory_text(const TopCard& card) {
 }
 
 std::string link_text(const TopLink& link) {
-  const std::string now = generation_text(link.generation, link.lanes);
+  std::string now = generation_text(link.generation, link.lanes);
   const std::string most = generation_text(link.most_generation, link.most_lanes);
   if (now.empty() || most.empty() || now == most) return now;
   return now + ", up to " + most;
