@@ -8,11 +8,22 @@ namespace derate {
 const PromiseKind kThroughput{
     "throughput", [](const Promise& a, const Promise& b) { return max_loss(a) < max_loss(b); }};
 
+const PromiseKind kLatency{"latency", [](const Promise& a, const Promise& b) {
+                             return std::tie(a.values[1], b.values[0]) <
+                                    std::tie(b.values[1], a.values[0]);
+                           }};
+
 Promise throughput(Fraction max_loss, std::string origin, bool every_phase) {
   Promise out;
   out.values[0] = max_loss.value();
   out.origin = std::move(origin);
   out.every_phase = every_phase;
+  return out;
+}
+
+Promise latency(std::string what, double quantile, double seconds, std::string origin) {
+  Promise out{.kind = &kLatency, .values = {quantile, seconds}, .what = std::move(what)};
+  out.origin = std::move(origin);
   return out;
 }
 

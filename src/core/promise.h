@@ -21,6 +21,9 @@ struct PromiseKind {
 
 // The work loses at most values[0] of its throughput at the highest clock.
 extern const PromiseKind kThroughput;
+// A share of tokens or requests, values[0], takes at most values[1] seconds; `what` says what is
+// timed: "itl", from one token of a request to its next.
+extern const PromiseKind kLatency;
 
 struct Promise {
   const PromiseKind* kind = &kThroughput;
@@ -36,6 +39,8 @@ struct Promise {
 
 Promise throughput(Fraction max_loss, std::string origin = {}, bool every_phase = false);
 inline Fraction max_loss(const Promise& throughput) { return Fraction(throughput.values[0]); }
+
+Promise latency(std::string what, double quantile, double seconds, std::string origin = {});
 
 // Of that kind, the strictest; of equally strict ones the first by origin and owner, so that their
 // order does not matter. In every phase where any of them is. Empty: there is none.

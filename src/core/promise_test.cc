@@ -32,6 +32,16 @@ RC_GTEST_PROP(Promise, TheStrictestCountsInAnyOrder, ()) {
   RC_ASSERT(strictest(promises, kThroughput) == least);
 }
 
+// A shorter time is stricter; of equal times that of the larger share.
+TEST(Promise, TheStrictestLatencyIsTheShortestAndThenTheSurest) {
+  const Promise slow = latency("itl", 0.999, 0.1, "a"), fast = latency("itl", 0.9, 0.05, "b"),
+                sure = latency("itl", 0.99, 0.05, "c");
+  const std::vector<Promise> promises = {slow, fast, sure, throughput(Fraction(0.01), "rule")};
+  EXPECT_EQ(strictest(promises, kLatency), sure);
+  EXPECT_EQ(sure.what, "itl");
+  EXPECT_FALSE(kLatency.is_stricter(sure, sure));
+}
+
 TEST(Promise, AnotherKindIsNotCompared) {
   const PromiseKind other{
       "energy", [](const Promise& a, const Promise& b) { return a.values[0] < b.values[0]; }};

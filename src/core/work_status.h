@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "core/progress.h"
 #include "core/promise.h"
+#include "core/serving_state.h"
 
 namespace derate {
 
@@ -23,6 +24,7 @@ struct WorkStatus {
   // Others work on the same job, and it is not known whether they wait for each other: what this
   // GPU earns by a high clock the job may not have.
   bool may_wait = false;
+  SharedServingState serving = {};  // of an engine that serves; null: it is none, or shows nothing
   std::string straggles = {};  // why it is slower than those that wait for it; empty: it is not
 
   bool operator==(const WorkStatus&) const = default;

@@ -1,5 +1,5 @@
-// A promise of another kind, latency, kept by a policy of its own with an account of its own. The
-// kind, the account and the policy are all in this file; no other code knows them.
+// A promise of another kind, of answers in time, kept by a policy of its own with an account of its
+// own. The kind, the account and the policy are all in this file; no other code knows them.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -16,13 +16,13 @@ namespace {
 using namespace std::chrono_literals;
 
 // A share of requests, values[0], is answered within values[1] seconds.
-const PromiseKind kLatency{"latency", [](const Promise& a, const Promise& b) {
-                             return a.values[1] < b.values[1] ||
-                                    (a.values[1] == b.values[1] && a.values[0] > b.values[0]);
-                           }};
+const PromiseKind kAnswered{"answers", [](const Promise& a, const Promise& b) {
+                              return a.values[1] < b.values[1] ||
+                                     (a.values[1] == b.values[1] && a.values[0] > b.values[0]);
+                            }};
 
-Promise latency(const char* what, double quantile, double seconds) {
-  return {.kind = &kLatency, .values = {quantile, seconds}, .what = what, .origin = "test"};
+Promise answered_within(const char* what, double quantile, double seconds) {
+  return {.kind = &kAnswered, .values = {quantile, seconds}, .what = what, .origin = "test"};
 }
 
 // Requests that may still be late: of those that were answered, the share that is left of the
@@ -46,7 +46,7 @@ class LatencyPolicy final : public Policy {
       : account_(account), answered_(std::move(answered)) {}
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
-    const auto promise = strictest(estimate.work.promises, kLatency);
+    const auto promise = strictest(estimate.work.promises, kAnswered);
     if (!promise) return Decision::set(envelope.highest(), {"no latency is promised", {}});
     account_.count(*promise, answered_());
     if (account_.may_be_late() < 0) below_ = 0;
@@ -88,9 +88,10 @@ RC_GTEST_PROP(LatencyPromise, IsKeptByAPolicyOfItsOwn, ()) {
   double share = 1;
   LatencyPolicy policy(account, [&] { return server.answered(share); });
   Estimate estimate = test_reading(1410, 100, 50, 300);
-  estimate.work.promises = {throughput(Fraction(0.1), "rule"),
-                            latency("time to first token", quantile, server.fastest_s * slack),
-                            latency("time to first token", quantile, 10)};
+  estimate.work.promises = {
+      throughput(Fraction(0.1), "rule"),
+      answered_within("time to first token", quantile, server.fastest_s * slack),
+      answered_within("time to first token", quantile, 10)};
   double clocks = 0;
   for (int i = 0; i < 2000; ++i) {
     const Decision decision = policy.decide(estimate, envelope);
@@ -122,8 +123,9 @@ TEST(LatencyPromise, ChangesNothingForAssure) {
     return out;
   };
   const Promise strict = throughput(Fraction(0.03), "rule");
-  EXPECT_EQ(clocks_with({strict}), clocks_with({latency("time per token", 0.99, 0.1), strict}));
-  EXPECT_EQ(clocks_with({}), clocks_with({latency("time per token", 0.99, 0.1)}));
+  EXPECT_EQ(clocks_with({strict}),
+            clocks_with({answered_within("time per token", 0.99, 0.1), strict}));
+  EXPECT_EQ(clocks_with({}), clocks_with({answered_within("time per token", 0.99, 0.1)}));
 }
 
 }  // namespace
