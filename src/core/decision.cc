@@ -18,7 +18,8 @@ bool operator==(const Reason& a, const Reason& b) {
 bool operator==(const Decision& a, const Decision& b) {
   return a.kind == b.kind && a.clock == b.clock && a.power_limit == b.power_limit &&
          a.expected_performance == b.expected_performance && a.reason == b.reason &&
-         a.probing == b.probing && a.parks_memory == b.parks_memory;
+         a.probing == b.probing && a.parks_memory == b.parks_memory &&
+         a.stays_awake == b.stays_awake;
 }
 
 const char* to_string(Decision::Kind kind) {

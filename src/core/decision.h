@@ -39,6 +39,8 @@ struct Decision {
   // The memory clock is locked to its lowest, too. A decision without this that is no hold gives it
   // back.
   bool parks_memory = false;
+  // The GPU is not parked though it is idle: the policy knows when its work comes back.
+  bool stays_awake = false;
 
   static Decision hold(Reason why) { return {Kind::hold, {}, {}, {}, why}; }
   static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, {}, why}; }

@@ -83,7 +83,7 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
     clock_is_the_gpus_ = decision.kind == Decision::Kind::cap;
   if (clock_is_the_gpus_) parked_ = waking_ = false;
   if (as_published_ || clock_is_the_gpus_) return std::nullopt;
-  if (estimate.idle) {
+  if (estimate.idle && !decision.stays_awake) {
     parked_ = true;
     return at_rest(estimate);
   }

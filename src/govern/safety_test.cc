@@ -110,6 +110,16 @@ TEST(Safety, AnIdleGpuParksAndGetsTheTopUntilThePolicySpeaks) {
   EXPECT_EQ(rig.locked, 1200_MHz);
 }
 
+// A policy that knows when its work comes back keeps the clock that it sets.
+TEST(Safety, APolicyMayKeepAnIdleGpuAwake) {
+  Rig rig(false);
+  Decision awake = set(1200);
+  awake.stays_awake = true;
+  EXPECT_EQ(rig.tick(awake, at(1s, true)).decision, awake);
+  EXPECT_EQ(rig.tick(set(1200), at(2s, true)).rule, Rule::idle);
+  EXPECT_EQ(rig.tick(awake, at(3s, true)).decision, awake);
+}
+
 TEST(Safety, APublishedPolicyIsNeverParked) {
   Rig rig(true);
   rig.tick(set(1300), at(0s));
