@@ -259,6 +259,31 @@ void add_sim(CLI::App& verb, SimCliOptions& options) {
       ->needs(sim);
 }
 
+void add_demo_serve(CommandLine& line, CLI::App& demo) {
+  auto [verb, options] = line.add_verb<DemoServeOptions>(
+      demo, "serve", "Compare policies on a simulated engine that serves a language model");
+  add_value(verb, "--data", "DIR", options.data,
+            "Folder with serving/azure_conversation_30min.csv; without: arrivals are drawn")
+      ->envname("DERATE_DATA");
+  add_value(verb, "--chip", "CHIP", options.chip, "The chip: V100-SXM2 or H100-SXM5");
+  add_value(verb, "--engine", "NAME", options.engine,
+            "The engine: mistral-7b, or llama-8b on H100");
+  verb.add_option("--load", options.loads, "Loads, as shares of what the top clock serves")
+      ->delimiter(',')
+      ->check(in_range(0.01, 1));
+  verb.add_option("--seeds", options.seeds, "Hours at each load, each with other arrivals")
+      ->check(whole_in(1, 1000));
+  verb.add_option("--seed", options.seed, "Seed of the first hour")->check(whole_in(1, 1 << 30));
+  verb.add_option("--running", options.most_running, "Requests that run at a time, at most")
+      ->check(whole_in(1, 1024));
+  verb.add_option("--step-tokens", options.step_tokens,
+                  "Tokens of a step, at most; default: the engine's own")
+      ->check(whole_in(16, 1 << 20));
+  end_verb(verb, options,
+           {"derate demo serve", "derate demo serve --data tables --seeds 100",
+            "derate demo serve --step-tokens 512 --load 0.4 --json"});
+}
+
 void add_demo(CommandLine& line) {
   auto [verb, options] = line.add_verb<DemoOptions>(
       line.app, "demo", "Compare policies on simulated GPUs, one table a chip");
@@ -274,7 +299,9 @@ void add_demo(CommandLine& line) {
            {1, 86400, "2m"});
   verb.add_flag("--apps", options.apps, "Show every application too");
   end_verb(verb, options,
-           {"derate demo", "derate demo --apps --delta 0.05", "derate demo --data tables --json"});
+           {"derate demo", "derate demo --apps --delta 0.05", "derate demo --data tables --json",
+            "derate demo serve"});
+  add_demo_serve(line, verb);
 }
 
 // Of every verb that runs a command on governed GPUs.

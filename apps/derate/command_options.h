@@ -29,6 +29,14 @@ struct DemoOptions : Common {
   bool apps = false;  // every application, not only the means
 };
 
+struct DemoServeOptions : Common {
+  std::string data;  // folder of the measured tables; empty: arrivals are drawn
+  std::string chip = "V100-SXM2", engine = "mistral-7b";
+  std::vector<double> loads = {0.15, 0.4, 0.65};
+  int seeds = 4, seed = 1, most_running = 16;
+  int step_tokens = 0;  // 0: the engine's own
+};
+
 // The GPUs of a command that is started here.
 struct GpuChoice {
   std::string named;  // with -i
@@ -407,16 +415,16 @@ struct ManualOptions {
 struct ExitCodesOptions : Common {};
 
 using Verb = std::variant<
-    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
-    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
-    SimDcgmOptions, SimDcgmFaultOptions, DoctorOptions, ConfigCheckOptions, ConfigPrintOptions,
-    ConfigSetOptions, ConfigDiffOptions, TokenCreateOptions, TokenListOptions, TokenRevokeOptions,
-    CompletionOptions, ManualOptions, ExitCodesOptions, PolicySetOptions, PolicyConfirmOptions,
-    PolicyForecastOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
-    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, CompareOptions,
-    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
+    DemoOptions, DemoServeOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
+    RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions,
+    SimFaultOptions, SimDcgmOptions, SimDcgmFaultOptions, DoctorOptions, ConfigCheckOptions,
+    ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions, TokenCreateOptions, TokenListOptions,
+    TokenRevokeOptions, CompletionOptions, ManualOptions, ExitCodesOptions, PolicySetOptions,
+    PolicyConfirmOptions, PolicyForecastOptions, TopOptions, RestoreOptions, ReleaseOptions,
+    PauseOptions, ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
+    LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions,
+    BeatOptions, PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
+    CompareOptions, TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
     TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
     LabAttributionOptions, LabSharesOptions, HistoryOptions, SavingsOptions, WhyOptions,
     EventsOptions, AdviseOptions, UiOptions, SlurmPrologOptions, SlurmEpilogOptions,
@@ -424,6 +432,7 @@ using Verb = std::variant<
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
+Result<int> run_verb(const DemoServeOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const EnergyOptions& options);
 Result<int> run_verb(const CompareOptions& options);

@@ -26,6 +26,7 @@ COMMANDS = [
     "exit-codes --json",
     "doctor --json",
     "demo --job-seconds 10 --apps --json",
+    "demo serve --load 0.15 --seeds 1 --json",
     "run --sim V100-SXM2 --app GeMM --json -o it.json -- sleep 3",
     "run --sim V100-SXM2 --app GeMM --policy geepafs --dry-run --json -o it.json -- sleep 2",
     "run --sim H200 --policy power-cap --json -o it.json -- sleep 1",
