@@ -339,7 +339,9 @@ void visit_job(auto& job, auto&& visit) {
   const Section key{"job", visit};
   key("name", "", "as `derate status --json` tells it", job.name);
   key("user", "", "processes of this user, by name or number; empty: of any", job.user);
-  key("process", "", "processes of this program, a name or a pattern with *, ? and [...]",
+  key("process", "",
+      "processes of this program, a name or a pattern with *, ? and [...], "
+      "in letters of any case",
       job.process);
   key("class", "", "what such work may lose: training, inference or batch", job.job_class);
   key("delta", "", "loss of performance allowed; before the class's own", job.delta, 0, 0.5);

@@ -36,13 +36,18 @@ Result<AskedLoss> parse_asked_loss(std::string_view text) {
   return AskedLoss{Fraction(*delta), false};
 }
 
+// In letters of any case: vLLM's worker is called VLLM::EngineCore, and a rule for "vllm*" is meant
+// for it.
+static bool matches_name(const std::string& glob, const std::string& name) {
+  return ::fnmatch(glob.c_str(), name.c_str(), FNM_CASEFOLD) == 0;
+}
+
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules) {
   const JobRule* perhaps = nullptr;
   for (const JobRule& rule : rules) {
     if (rule.nobody) continue;
     if (rule.uid && rule.uid != process.uid) continue;
-    if (!rule.process.empty() && ::fnmatch(rule.process.c_str(), process.name.c_str(), 0) != 0)
-      continue;
+    if (!rule.process.empty() && !matches_name(rule.process, process.name)) continue;
     if (!rule.unknown) return perhaps != nullptr && perhaps->delta < rule.delta ? perhaps : &rule;
     if (perhaps == nullptr || rule.delta < perhaps->delta) perhaps = &rule;
   }

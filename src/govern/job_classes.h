@@ -22,7 +22,7 @@ struct JobRule {
   std::optional<std::uint32_t> uid;  // empty: any user
   bool nobody = false;               // names a user that this machine does not have
   bool unknown = false;              // names a user that has not been looked up yet
-  std::string process;               // a glob for the program's name; empty: any
+  std::string process;               // a glob for its name, in letters of any case; empty: any
   Fraction delta{0};
   bool every_phase = false;
 };

@@ -55,6 +55,7 @@ TEST(JobClasses, TheFirstRuleThatMatchesHolds) {
                  rule("rest", "", 0.1)};
   rules.rules[1].uid = 1000;
   EXPECT_EQ(matching_rule(process("vllm-worker"), rules.rules)->name, "llm");
+  EXPECT_EQ(matching_rule(process("VLLM::EngineCor"), rules.rules)->name, "llm");  // 15 bytes
   EXPECT_EQ(matching_rule(process("python3.11"), rules.rules)->name, "any python");
   EXPECT_EQ(matching_rule(process("python3.11", 7), rules.rules)->name, "rest");
   rules.rules[2].nobody = true;
