@@ -15,9 +15,9 @@ namespace {
 
 // The one table: a policy that is not here does not exist.
 const PolicyInfo kPolicies[] = {
-    assure_info(),    slo_info(),          max_freq_info(),   efficient_fix_info(),
-    nv_boost_info(),  utiliz_scale_info(), geepafs_info(),    sweet_spot_info(),
-    power_cap_info(), gpu_activity_info(), energy_ucb_info(),
+    assure_info(),       max_freq_info(),   efficient_fix_info(), nv_boost_info(),
+    utiliz_scale_info(), geepafs_info(),    sweet_spot_info(),    power_cap_info(),
+    gpu_activity_info(), energy_ucb_info(), slo_info(),
 };
 
 }  // namespace
