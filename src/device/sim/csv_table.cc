@@ -61,4 +61,12 @@ Result<std::size_t> column(const Csv& csv, std::string_view name, std::string_vi
   return static_cast<std::size_t>(at - csv.header.begin());
 }
 
+Result<double> number_in(const Csv& csv, const Csv::Row& row, std::size_t at, double least,
+                         double most, std::string_view file) {
+  const auto value = parse_double(row.cells[at]);
+  if (value && *value >= least && *value <= most) return *value;
+  return cell_error(file, row.line, csv.header[at], row.cells[at],
+                    fmt::format("a number in [{}, {}]", least, most).c_str());
+}
+
 }  // namespace derate

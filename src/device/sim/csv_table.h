@@ -25,6 +25,9 @@ struct Csv {
 Result<Csv> parse_csv(std::string_view text, std::string_view file);
 // Its place in each row. Errors: bad_data naming FILE:LINE.
 Result<std::size_t> column(const Csv& csv, std::string_view name, std::string_view file);
+// The number in a cell. Errors: bad_data naming FILE:LINE, the column, the value and the range.
+Result<double> number_in(const Csv& csv, const Csv::Row& row, std::size_t at, double least,
+                         double most, std::string_view file);
 // bad_data: "FILE:LINE: COLUMN 'CELL': wanted WANTED".
 Error cell_error(std::string_view file, std::size_t line, std::string_view column,
                  std::string_view cell, const char* wanted);

@@ -44,15 +44,14 @@ std::optional<double> memory_share(const ServingLaw& law, StepPart part) {
   return 0;
 }
 
+constexpr double kMostNumber = 1e9;
+
 struct LawReader {
   const Csv& csv;
   std::string_view file;
 
   Result<double> number(const Csv::Row& row, const char* name) const {
-    const std::size_t place = TRY(column(csv, name, file));
-    const auto value = parse_double(row.cells[place]);
-    if (value && *value >= 0 && *value <= 1e9) return *value;
-    return cell_error(file, row.line, name, row.cells[place], "a number in [0, 1e9]");
+    return number_in(csv, row, TRY(column(csv, name, file)), 0, kMostNumber, file);
   }
   Result<std::string> text(const Csv::Row& row, const char* name) const {
     return std::string(row.cells[TRY(column(csv, name, file))]);

@@ -13,15 +13,7 @@
 namespace derate {
 namespace {
 
-constexpr double kMostTokens = 1e7;  // beyond any model's context
-
-Result<double> number(const Csv& csv, const Csv::Row& row, std::size_t at, double least,
-                      std::string_view file) {
-  const auto value = parse_double(row.cells[at]);
-  if (value && *value >= least && *value <= kMostTokens) return *value;
-  return cell_error(file, row.line, csv.header[at], row.cells[at],
-                    least > 0 ? "a number in [1, 1e7]" : "a number in [0, 1e7]");
-}
+constexpr double kMostTokens = 1e7;  // beyond any model's context; of seconds, 115 days
 
 }  // namespace
 
@@ -32,12 +24,12 @@ Result<std::vector<ServingRequest>> parse_requests(std::string_view text, std::s
   const std::size_t generated = TRY(column(csv, "generated_tokens", file));
   std::vector<ServingRequest> out;
   for (const Csv::Row& row : csv.rows) {
-    const double at_s = TRY(number(csv, row, arrival, 0, file));
+    const double at_s = TRY(number_in(csv, row, arrival, 0, kMostTokens, file));
     if (!out.empty() && at_s < out.back().arrival_s)
       return cell_error(file, row.line, "arrival_s", row.cells[arrival],
                         "at least that of the line before");
-    const double prompt_tokens = TRY(number(csv, row, prompt, 1, file));
-    const double generated_tokens = TRY(number(csv, row, generated, 1, file));
+    const double prompt_tokens = TRY(number_in(csv, row, prompt, 1, kMostTokens, file));
+    const double generated_tokens = TRY(number_in(csv, row, generated, 1, kMostTokens, file));
     out.push_back({at_s, static_cast<int>(prompt_tokens), static_cast<int>(generated_tokens)});
   }
   return out;
