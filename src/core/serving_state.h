@@ -11,6 +11,9 @@
 
 namespace derate {
 
+// Above 2^53 a double skips whole numbers: nothing counts that far by ones.
+inline constexpr double kMostCounted = 9007199254740992.0;
+
 // Latencies counted by upper edges, as Prometheus has them: counts are cumulative, the last is of
 // all. As many edges as counts less one, ascending, in seconds.
 struct LatencyHistogram {

@@ -93,7 +93,7 @@ class Agft final : public Policy {
   }
 
  private:
-  std::array<double, kMetrics> metrics(const EngineChange& change) const {
+  std::array<double, kMetrics> metrics(const EngineDelta& change) const {
     const ServingState& state = looks_.newest();
     const double packing =
         (change.prompt_tokens + change.generated_tokens) / std::max(1.0, change.steps);

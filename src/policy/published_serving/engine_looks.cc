@@ -7,30 +7,15 @@ namespace {
 
 constexpr Duration kFresh = std::chrono::seconds(2);
 
-double growth(const std::optional<double>& later, const std::optional<double>& before) {
-  return later && before ? *later - *before : 0;
-}
-
-bool same_run(const ServingState& later, const ServingState& before) {
-  if (later.run != before.run || !later.between_tokens || !before.between_tokens) return false;
-  return later.between_tokens->edges_s == before.between_tokens->edges_s &&
-         later.between_tokens->counts.back() >= before.between_tokens->counts.back();
-}
-
 }  // namespace
 
-std::optional<EngineChange> EngineLooks::look(const SharedServingState& state) {
+std::optional<EngineDelta> EngineLooks::look(const SharedServingState& state) {
   if (state == nullptr || (!looks_.empty() && state == looks_.back())) return std::nullopt;
-  if (!looks_.empty() && !same_run(*state, *looks_.back())) looks_.clear();
+  auto delta = watch_.look(state);
+  if (!delta) looks_.clear();
   looks_.push_back(state);
   while (looks_.size() > 2 && looks_[1]->time <= state->time - kept_) looks_.pop_front();
-  if (looks_.size() < 2) return std::nullopt;
-  const ServingState& before = **(looks_.end() - 2);
-  return EngineChange{growth(state->prompt_tokens, before.prompt_tokens),
-                      growth(state->generated_tokens, before.generated_tokens),
-                      growth(state->steps, before.steps),
-                      state->between_tokens->counts.back() - before.between_tokens->counts.back(),
-                      state->between_tokens->sum_s - before.between_tokens->sum_s};
+  return delta;
 }
 
 bool EngineLooks::fresh(Instant now) const {
@@ -38,7 +23,7 @@ bool EngineLooks::fresh(Instant now) const {
 }
 
 std::optional<double> EngineLooks::quantile(double share) const {
-  if (looks_.size() < 2) return std::nullopt;
+  if (looks_.size() < 2 || !looks_.back()->between_tokens) return std::nullopt;
   const LatencyHistogram& later = *looks_.back()->between_tokens;
   const LatencyHistogram& before = *looks_.front()->between_tokens;
   const auto count = [&](std::size_t i) { return later.counts[i] - before.counts[i]; };

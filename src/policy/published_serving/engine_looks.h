@@ -4,27 +4,16 @@
 #include <deque>
 #include <optional>
 
-#include "core/serving_state.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
-
-// Between the two newest looks.
-struct EngineChange {
-  double prompt_tokens = 0, generated_tokens = 0, steps = 0;
-  double intervals = 0, intervals_s = 0;  // between tokens: their number and their sum
-
-  std::optional<double> mean_interval_s() const {
-    if (intervals <= 0) return std::nullopt;
-    return intervals_s / intervals;
-  }
-};
 
 class EngineLooks {
  public:
   explicit EngineLooks(Duration kept) : kept_(kept) {}
 
   // Empty: there is nothing new, or nothing that it could be compared with.
-  std::optional<EngineChange> look(const SharedServingState& state);
+  std::optional<EngineDelta> look(const SharedServingState& state);
   // Whether the newest look is at most 2 s old (assumed).
   bool fresh(Instant now) const;
   // Only after a look at something.
@@ -35,6 +24,7 @@ class EngineLooks {
 
  private:
   Duration kept_;
+  EngineWatch watch_;
   std::deque<SharedServingState> looks_;  // of one run of the engine
 };
 

@@ -85,7 +85,7 @@ class LinearItl final : public Policy {
   }
 
   // A look counts for a clock that was there all the time before it.
-  void learn(const EngineChange& change) {
+  void learn(const EngineDelta& change) {
     const auto mean_s = change.mean_interval_s();
     const ServingState& state = looks_.newest();
     const double running = state.running.value_or(0);

@@ -70,6 +70,7 @@ class EngineTest {
         histogram_.counts[i] += tokens;
     histogram_.sum_s += tokens * interval_s();
     tokens_ += tokens;
+    steps_ += running > 0 ? tokens / running : 0;
   }
   SharedServingState state() const {
     ServingState out;
@@ -80,7 +81,7 @@ class EngineTest {
     out.kv_share = 0.1;
     out.prompt_tokens = 0;
     out.generated_tokens = tokens_;
-    out.steps = running > 0 ? tokens_ / running : 0;
+    out.steps = steps_;
     out.between_tokens = histogram_;
     return std::make_shared<ServingState>(out);
   }
@@ -91,7 +92,7 @@ class EngineTest {
   Instant now_{};
   std::uint64_t run_ = 0;
   LatencyHistogram histogram_;
-  double tokens_ = 0;
+  double tokens_ = 0, steps_ = 0;
 };
 
 }  // namespace derate

@@ -6,7 +6,7 @@
 
 #include <deque>
 
-#include "policy/slo/engine_watch.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
 

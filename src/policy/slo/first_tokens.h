@@ -12,7 +12,7 @@
 // stays up until a long prompt has been read (docs/policies/slo.md).
 #pragma once
 
-#include "policy/slo/engine_watch.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/estimate.h"
-#include "policy/slo/engine_watch.h"
 #include "policy/slo/step_times.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
 

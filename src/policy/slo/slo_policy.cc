@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "policy/slo/clock_charge.h"
-#include "policy/slo/engine_watch.h"
 #include "policy/slo/first_tokens.h"
 #include "policy/slo/prompt_watch.h"
 #include "policy/slo/slo.h"
 #include "policy/slo/step_times.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
 namespace {
@@ -99,11 +99,10 @@ void SloPolicy::learn(const Estimate& estimate, const EngineDelta& delta, double
   const double running = state.running.value_or(0);
   first_tokens_.look(delta);
   counts_.add(late_tokens(delta, edge_s, clocks_, state.time - delta.span, state.time), delta.span);
-  double intervals = 0;
-  for (const double each : delta.between_tokens) intervals += each;
   const bool one_clock = state.time - delta.span > requested_.since + kSwitches;
-  if (one_clock && delta.prompt_tokens == 0 && delta.steps >= 2 && intervals > 0)
-    steps_.observe(requested_.x, running, delta.between_tokens_s / intervals, intervals);
+  const auto mean_s = delta.mean_interval_s();
+  if (one_clock && delta.prompt_tokens == 0 && delta.steps >= 2 && mean_s)
+    steps_.observe(requested_.x, running, *mean_s, delta.intervals);
   prompts_.look(delta, state, steps_.expected(requested_.x, running));
   if (running > 0 || delta.prompt_tokens > 0 || state.waiting.value_or(0) > 0)
     rests_since_.reset();

@@ -12,7 +12,7 @@
 
 #include "core/envelope.h"
 #include "model/linear_belief.h"
-#include "policy/slo/engine_watch.h"
+#include "signal/serving/engine_watch.h"
 
 namespace derate {
 

@@ -16,8 +16,6 @@
 namespace derate {
 namespace {
 
-// Above 2^53 a double skips whole numbers: nothing counts that far one by one.
-constexpr double kMostCounted = 9007199254740992.0;
 // Assumed: what an engine that counts shared blocks twice may show at most.
 constexpr double kMostKvShare = 1.05;
 constexpr std::size_t kMostModelsShown = 8;

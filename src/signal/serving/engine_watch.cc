@@ -1,4 +1,4 @@
-#include "policy/slo/engine_watch.h"
+#include "signal/serving/engine_watch.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,13 +16,13 @@ std::vector<double> apart(const LatencyHistogram& now, const LatencyHistogram& b
   double below = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double here = now.counts[i] - before.counts[i];
-    out[i] = here - below;
+    out[i] = std::max(0.0, here - below);
     below = here;
   }
   return out;
 }
 
-constexpr double kMostCounted = 1e15;  // above it a double does not count by ones
+constexpr double kRounding = 0.5;  // less than a count: of sums that were added in another order
 
 // It fell, or it is no count.
 bool fell(const std::optional<double>& now, const std::optional<double>& before) {
@@ -36,7 +36,7 @@ bool changed(const std::optional<LatencyHistogram>& now,
   double grown = 0;  // each bucket by as much as those below it, or more
   for (std::size_t i = 0; i < now->counts.size(); ++i) {
     const double here = now->counts[i] - before->counts[i];
-    if (!(here >= grown && here <= kMostCounted)) return true;
+    if (!(here > grown - kRounding && here <= kMostCounted)) return true;
     grown = here;
   }
   return false;
@@ -69,7 +69,8 @@ std::optional<EngineDelta> EngineWatch::look(const SharedServingState& state) {
   if (state->between_tokens) {
     out.edges_s = state->between_tokens->edges_s;
     out.between_tokens = apart(*state->between_tokens, *before->between_tokens);
-    out.between_tokens_s = state->between_tokens->sum_s - before->between_tokens->sum_s;
+    out.intervals = state->between_tokens->counts.back() - before->between_tokens->counts.back();
+    out.intervals_s = state->between_tokens->sum_s - before->between_tokens->sum_s;
   }
   return out;
 }

@@ -15,7 +15,11 @@ struct EngineDelta {
   double first_token_s = 0;  // sum
   // Intervals between tokens, by upper edge; the last beyond all edges.
   std::vector<double> edges_s, between_tokens;
-  double between_tokens_s = 0;  // sum
+  double intervals = 0, intervals_s = 0;  // of all of them, their number and their sum
+
+  std::optional<double> mean_interval_s() const {
+    return intervals > 0 ? std::optional(intervals_s / intervals) : std::nullopt;
+  }
 };
 
 class EngineWatch {

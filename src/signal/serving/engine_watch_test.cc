@@ -1,10 +1,10 @@
-#include "policy/slo/engine_watch.h"
+#include "signal/serving/engine_watch.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "policy/slo/test_engine.h"
+#include "signal/serving/test_engine.h"
 
 namespace derate {
 namespace {
@@ -27,7 +27,8 @@ TEST(EngineWatch, SaysWhatHappenedBetweenTwoLooks) {
   EXPECT_EQ(delta->first_tokens, 1);
   EXPECT_NEAR(delta->first_token_s, 0.4, 1e-12);
   EXPECT_EQ(delta->between_tokens, (std::vector<double>{0, 0, 30, 0}));
-  EXPECT_NEAR(delta->between_tokens_s, 1.8, 1e-12);
+  EXPECT_EQ(delta->intervals, 30);
+  EXPECT_NEAR(*delta->mean_interval_s(), 0.06, 1e-12);
 }
 
 // SGLang counts no steps.
