@@ -2,6 +2,7 @@
 
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace derate {
 
@@ -42,6 +43,13 @@ std::optional<Promise> strictest(std::span<const Promise> promises, const Promis
   Promise out = *least;
   out.every_phase = every_phase;
   return out;
+}
+
+std::optional<Promise> strictest_latency(std::span<const Promise> promises, std::string_view what) {
+  std::vector<Promise> alike;
+  for (const Promise& one : promises)
+    if (one.kind == &kLatency && one.what == what) alike.push_back(one);
+  return strictest(alike, kLatency);
 }
 
 }  // namespace derate

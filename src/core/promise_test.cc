@@ -40,6 +40,8 @@ TEST(Promise, TheStrictestLatencyIsTheShortestAndThenTheSurest) {
   EXPECT_EQ(strictest(promises, kLatency), sure);
   EXPECT_EQ(sure.what, "itl");
   EXPECT_FALSE(kLatency.is_stricter(sure, sure));
+  EXPECT_EQ(strictest_latency(promises, "itl"), sure);
+  EXPECT_FALSE(strictest_latency(promises, "ttft"));
 }
 
 TEST(Promise, AnotherKindIsNotCompared) {

@@ -56,7 +56,7 @@ class LinearItl final : public Policy {
       : clocks_(std::move(clocks)), lines_(clocks_.size()), margin_(margin), wanted_looks_(looks) {}
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
-    const auto promise = strictest(estimate.work.promises, kLatency);
+    const auto promise = strictest_latency(estimate.work.promises, "itl");
     const auto change = looks_.look(estimate.work.serving);
     if (!promise || !looks_.fresh(estimate.time))
       return take(clocks_.size() - 1, estimate, envelope,

@@ -33,7 +33,7 @@ class ServingPid final : public Policy {
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     const Megahertz top = envelope.highest();
-    const auto promise = strictest(estimate.work.promises, kLatency);
+    const auto promise = strictest_latency(estimate.work.promises, "itl");
     looks_.look(estimate.work.serving);
     if (!promise || !looks_.fresh(estimate.time)) {
       share_ = 1;

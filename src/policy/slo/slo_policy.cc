@@ -149,7 +149,7 @@ Decision SloPolicy::lower(const Estimate& estimate, const Envelope& envelope,
 
 Decision SloPolicy::decide(const Estimate& estimate, const Envelope& envelope) {
   const Megahertz top = envelope.highest();
-  const auto promise = strictest(estimate.work.promises, kLatency);
+  const auto promise = strictest_latency(estimate.work.promises, "itl");
   if (!promise) return Decision::set(top, {"no latency is promised: the highest clock", {}});
   const auto delta = engine_.look(estimate.work.serving);
   const ServingState* state = engine_.state();

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "policy/registry/test_policy.h"
-#include "policy/slo/test_engine.h"
+#include "signal/serving/test_engine.h"
 
 namespace derate {
 namespace {
@@ -57,6 +57,13 @@ TEST(Slo, WithoutAPromiseTheHighestClockIsHeld) {
   const Decision last = it.look_for(60s);
   EXPECT_EQ(last.clock, it.top());
   EXPECT_EQ(why(last), "no latency is promised: the highest clock");
+}
+
+// A promise of something else that is timed is not taken for one of tokens.
+TEST(Slo, APromiseOfFirstTokensIsNotTakenForOneOfTokens) {
+  Governed it;
+  it.promises = {latency("ttft", 0.99, 1)};
+  EXPECT_EQ(why(it.look_for(60s)), "no latency is promised: the highest clock");
 }
 
 // Metrics that go stale raise the clock within two seconds, and the reason says so.
