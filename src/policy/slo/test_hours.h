@@ -1,5 +1,5 @@
 // Hours of an engine whose steps are late with known probabilities that depend on each other, and
-// how often a bound is passed in them. For the test of the bound and for its bench.
+// how often a bound is passed in them.
 #pragma once
 
 #include <algorithm>

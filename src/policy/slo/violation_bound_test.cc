@@ -7,19 +7,22 @@
 namespace derate {
 namespace {
 
-// At 99 % at most one hour in a hundred: of 400, with 3 standard errors, 10.
+// At 99 % at most one hour in a hundred, with 3 standard errors.
 TEST(ViolationBound, HoldsAtEveryMomentOfAnHourWithCorrelatedSteps) {
   EXPECT_LE(hours_passed({.hours = 400, .seed = 11}), 10);
 }
 
-// The same hours show that the check can fail: at a level of no confidence the bound is passed.
+// The figure of docs/policies/slo.md.
+TEST(ViolationBoundHours, TenThousand) {
+  EXPECT_EQ(hours_passed({.hours = 10'000, .seed = 99}), 0);
+}
+
+// The check can fail: a bound of steps of one token does not hold for steps of sixteen.
 TEST(ViolationBound, TheCheckSeesABoundThatDoesNotHold) {
   int passed = 0;
   std::mt19937_64 random(3);
   for (int i = 0; i < 20; ++i) {
-    // A bound for steps of one token, used for steps of sixteen.
-    HoursSpec spec{.hours = 1, .most_in_step = 16, .alpha = 0.9};
-    ViolationBound bound(1, 0.9);
+    ViolationBound bound(1, 0.9);  // for steps of one token, used for steps of sixteen
     double expected = 0;
     for (int step = 0; step < 20'000; ++step) {
       const bool late = std::bernoulli_distribution(0.01)(random);
