@@ -14,6 +14,7 @@ namespace derate::cli {
 namespace {
 
 constexpr double kTableLowest = 0.577;  // of the top clock: 750 of 1300 MHz, the tables' range
+constexpr double kFewBroken = 0.02;     // of the windows
 constexpr double kTraceS = 1800;
 constexpr const char* kTraceFile = "/serving/azure_conversation_30min.csv";
 
@@ -61,7 +62,7 @@ void add_row(Table& table, const std::string& label, const ServingFigures& figur
        percent_text(figures.late, 2), fmt::format("{:.2f} points", 100 * figures.most_caused),
        fmt::format("{}", figures.late_first_tokens),
        fmt::format("{} of {}", figures.kept, figures.windows)},
-      broken * 50 > figures.windows ? Paint::bad : Paint::plain);
+      broken > kFewBroken * figures.windows ? Paint::bad : Paint::plain);
 }
 
 void print_load(const CompareServing& spec, const ServingLoad& load) {

@@ -10,6 +10,7 @@ std::size_t window_of(const ServingSpec& spec, double s) {
   const auto last = static_cast<std::size_t>(std::ceil(spec.length_s / kServingWindowS)) - 1;
   return std::min(last, static_cast<std::size_t>(s / kServingWindowS));
 }
+
 }  // namespace
 
 LatencyCounts difference(const LatencyCounts& later, const LatencyCounts& before) {
