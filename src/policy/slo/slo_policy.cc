@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/latency_promise.h"
 #include "policy/slo/clock_charge.h"
 #include "policy/slo/first_tokens.h"
 #include "policy/slo/prompt_watch.h"
@@ -77,16 +78,8 @@ class SloPolicy final : public Policy {
   };
   Request requested_;
   std::optional<Instant> rests_since_;
+  std::optional<Instant> unseen_idle_since_;  // the GPU is idle, and no metrics say why
 };
-
-// The largest edge that is at most what is promised.
-std::optional<double> edge_of(const Promise& promise, const ServingState& state) {
-  if (!state.between_tokens) return std::nullopt;
-  const auto& edges = state.between_tokens->edges_s;
-  const auto above = std::upper_bound(edges.begin(), edges.end(), promise.values[1] * (1 + 1e-9));
-  if (above == edges.begin()) return std::nullopt;
-  return *(above - 1);
-}
 
 Decision SloPolicy::stay(Megahertz clock, Reason why) {
   Decision out = Decision::set(clock, why);
@@ -157,12 +150,21 @@ Decision SloPolicy::decide(const Estimate& estimate, const Envelope& envelope) {
   const auto decide_now = [&]() -> Decision {
     if (state == nullptr || estimate.time - state->time > kStale) {
       prompts_.expect(estimate.time);
-      Decision out = stay(top, {"the engine's metrics are too old: the highest clock", {}});
+      const bool none = estimate.work.serving == nullptr;
+      Decision out = stay(top, {none ? "no metrics of the engine are known: the highest clock"
+                                     : "the engine's metrics are too old: the highest clock",
+                                {}});
       // An engine that has ended leaves an idle GPU, which may be parked.
-      out.stays_awake = state != nullptr && estimate.time - state->time <= kStale + rest_after_;
+      if (!estimate.idle)
+        unseen_idle_since_.reset();
+      else if (!unseen_idle_since_)
+        unseen_idle_since_ = estimate.time;
+      out.stays_awake = !unseen_idle_since_ || estimate.time - *unseen_idle_since_ < rest_after_;
       return out;
     }
-    const auto edge_s = edge_of(*promise, *state);
+    unseen_idle_since_.reset();
+    const auto edge_s = state->between_tokens ? promised_edge(*promise, *state->between_tokens)
+                                              : std::optional<double>();
     if (!edge_s)
       return stay(top, {"the engine counts no latency as short as {0:.0f} ms: the highest clock",
                         {1000 * promise->values[1]}});

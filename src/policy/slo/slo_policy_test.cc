@@ -101,8 +101,20 @@ TEST(Slo, AfterAMinuteOfSilenceTheGpuMayBeParked) {
   Governed it;
   EXPECT_TRUE(it.look_for(60s).stays_awake);
   it.answers = false;
+  EXPECT_TRUE(it.look_for(120s).stays_awake);  // it still works
+  it.estimate.idle = true;
   EXPECT_TRUE(it.look_for(30s).stays_awake);
   EXPECT_FALSE(it.look_for(40s).stays_awake);
+}
+
+// Metrics that have never come: an engine may still be starting.
+TEST(Slo, WithoutMetricsTheHighestClockIsHeld) {
+  Governed it;
+  it.answers = false;
+  const Decision last = it.look_for(30s);
+  EXPECT_EQ(last.clock, it.top());
+  EXPECT_TRUE(last.stays_awake);
+  EXPECT_EQ(why(last), "no metrics of the engine are known: the highest clock");
 }
 
 // Without a request for a minute it may be parked, too.
