@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/number.h"
+#include "base/http_url.h"
 #include "base/printing.h"
 #include "base/text.h"
 #include "service/http/http_server.h"
@@ -235,26 +235,6 @@ Verdict judge_operation(const HttpRequest& request) {
 }
 
 }  // namespace
-
-std::optional<std::string> host_of(std::string_view authority) {
-  std::string_view name = authority, port;
-  if (authority.starts_with('[')) {
-    const std::size_t end = authority.find(']');
-    if (end == std::string_view::npos || end < 2) return std::nullopt;
-    name = authority.substr(0, end + 1);
-    port = authority.substr(end + 1);
-    for (const char c : name.substr(1, name.size() - 2))
-      if (!is_hexadecimal(c) && c != ':' && c != '.') return std::nullopt;
-  } else {
-    const std::size_t end = std::min(authority.find(':'), authority.size());
-    name = authority.substr(0, end);
-    port = authority.substr(end);
-    if (name.empty() || !all_of(name, "-._")) return std::nullopt;
-  }
-  if (!port.empty() && !parse_number<std::uint16_t>(port.substr(1))) return std::nullopt;
-  if (!port.empty() && port.front() != ':') return std::nullopt;
-  return to_lower(name);
-}
 
 Duty duty_of(const HttpRequest& head) {
   const auto [path, query] = parts_of(head.target);

@@ -46,10 +46,6 @@ Verdict judge(const HttpRequest& request, const AgentRules& rules);
 // The duty of a request by its head alone, whatever becomes of it.
 Duty duty_of(const HttpRequest& head);
 
-// "127.0.0.1" of "127.0.0.1:9410", "[::1]" of "[::1]", in lower case; empty where it is no host
-// with or without a port.
-std::optional<std::string> host_of(std::string_view authority);
-
 // What goes back of derated's answer: its status, its text, and of its fields those that a client
 // needs. No answer is kept by a cache, taken for another type, or shared with another origin.
 HttpResponse answer_of(HttpResponse from_derated);

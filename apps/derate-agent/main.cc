@@ -15,6 +15,7 @@
 #include "agent.h"
 #include "base/child_process.h"
 #include "base/exit_code.h"
+#include "base/http_url.h"
 #include "base/journald.h"
 #include "base/log.h"
 #include "base/outermost.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "agent_rules.h"
 #include "base/percent.h"
 #include "base/printing.h"
 #include "base/text.h"
@@ -16,13 +15,6 @@ constexpr double kLeastInterval = 1, kMostInterval = 3600, kMostPatience = 300; 
 constexpr const char* kDefaultEndpoint = "http://localhost:4318";
 
 bool is_odd(char c) { return static_cast<unsigned char>(c) <= ' ' || (c & 0x80) != 0 || c == 0x7f; }
-
-Error no_url(std::string_view url) {
-  return {Errc::invalid_argument,
-          fmt::format("'{}': allowed is http://HOST[:PORT][/PATH]; TLS is for a collector or proxy "
-                      "on this machine",
-                      log_text(url, 200))};
-}
 
 // "a=b,c=d", percent-encoded values, as a list of pairs. Errors: invalid_argument.
 Result<OtlpAttributes> parse_pairs(const std::string& text) {
@@ -117,34 +109,6 @@ Result<void> check_protocol(const ReadEnvironment& environment) {
 }
 
 }  // namespace
-
-std::string HttpTarget::authority() const {
-  const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
-}
-
-Result<HttpTarget> parse_http_url(std::string_view url) {
-  constexpr std::string_view kScheme = "http://";
-  if (!to_lower(url).starts_with(kScheme)) return no_url(url);
-  std::string_view rest = url.substr(kScheme.size());
-  HttpTarget out;
-  if (const std::size_t slash = rest.find('/'); slash != std::string_view::npos) {
-    out.path = rest.substr(slash);
-    rest = rest.substr(0, slash);
-  }
-  if (out.path.find('#') != std::string::npos ||
-      std::any_of(out.path.begin(), out.path.end(), is_odd))
-    return no_url(url);
-  const auto host = host_of(rest);
-  if (!host) return no_url(url);
-  if (rest.size() > host->size()) {  // ":PORT", which host_of() has looked at
-    const auto port = parse_integer(rest.substr(host->size() + 1));
-    if (!port || *port < 1) return no_url(url);
-    out.port = static_cast<std::uint16_t>(*port);
-  }
-  out.host = host->starts_with('[') ? host->substr(1, host->size() - 2) : *host;
-  return out;
-}
 
 Result<OtlpOptions> otlp_options(const std::string& url, std::optional<double> interval_s,
                                  const ReadEnvironment& environment) {

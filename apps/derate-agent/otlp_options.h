@@ -2,31 +2,17 @@
 // line, and from the environment variables of OpenTelemetry.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
+#include "base/http_url.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "otlp.h"
 #include "service/http/http_message.h"
 
 namespace derate::agent {
-
-// "http://collector:4318/v1/metrics"
-struct HttpTarget {
-  std::string host;  // a name or an address; of IPv6 without its brackets
-  std::uint16_t port = 80;
-  std::string path = "/";
-
-  // "collector:4318", as the field Host has it and errors name it.
-  std::string authority() const;
-  bool operator==(const HttpTarget&) const = default;
-};
-// Errors: invalid_argument for anything but http://HOST[:PORT][/PATH].
-Result<HttpTarget> parse_http_url(std::string_view url);
 
 struct OtlpOptions {
   HttpTarget target;

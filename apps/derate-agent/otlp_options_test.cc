@@ -25,20 +25,6 @@ std::string target(const Environment& environment, const std::string& url = "") 
   return out.ok() ? out->target.authority() + out->target.path : out.error().message;
 }
 
-TEST(HttpUrl, HasHostPortAndPath) {
-  const auto parsed = [](const char* url) {
-    const auto out = parse_http_url(url);
-    return out.ok() ? out->authority() + " " + out->path : "";
-  };
-  EXPECT_EQ(parsed("http://collector"), "collector:80 /");
-  EXPECT_EQ(parsed("HTTP://Collector:4318/a/b?c=d"), "collector:4318 /a/b?c=d");
-  EXPECT_EQ(parsed("http://[::1]:4318"), "[::1]:4318 /");
-  for (const char* wrong :
-       {"", "collector:4318", "https://collector", "http://", "http://a b/", "http://a:0",
-        "http://a:70000", "http://a/b c", "http://a/#b", "http://user@a/"})
-    EXPECT_EQ(parsed(wrong), "") << wrong;
-}
-
 TEST(OtlpOptions, KnowTheEndpointAsOpenTelemetryNamesIt) {
   EXPECT_EQ(target({}), "localhost:4318/v1/metrics");
   EXPECT_EQ(target({{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1/x"}}), "a:1/x/v1/metrics");
