@@ -36,6 +36,14 @@ Json settings_json(const Settings& settings) {
     });
     out["job"].push_back(std::move(one));
   }
+  out["service"] = Json::array();
+  for (const ServiceSetting& service : settings.services) {
+    Json one = Json::object();
+    visit_service(service, [&](const SettingInfo& info, const auto& value) {
+      one[info.key] = value_json(value);
+    });
+    out["service"].push_back(std::move(one));
+  }
   for (const PolicySetting& setting : settings.policy_settings)
     out["policy"][setting.policy][setting.name] = setting.value;
   for (const auto& [key, where] : settings.where) out["where"][key] = where;

@@ -58,11 +58,11 @@ using Priority = EventLoop::Priority;
 HistoryService::Options history_options(const Settings& settings) {
   constexpr double kHour = 3600, kDay = 24 * kHour, kMegabyte = 1e6;
   HistoryService::Options out;
-  if (settings.history) out.file = history_file();
-  out.bounds = {.seconds_for = from_seconds(settings.history_seconds_hours * kHour),
-                .minutes_for = from_seconds(settings.history_minutes_days * kDay),
-                .hours_for = from_seconds(settings.history_hours_days * kDay),
-                .most_bytes = std::int64_t(settings.history_most_mb * kMegabyte)};
+  if (settings.history.enabled) out.file = history_file();
+  out.bounds = {.seconds_for = from_seconds(settings.history.seconds_hours * kHour),
+                .minutes_for = from_seconds(settings.history.minutes_days * kDay),
+                .hours_for = from_seconds(settings.history.hours_days * kDay),
+                .most_bytes = std::int64_t(settings.history.most_mb * kMegabyte)};
   return out;
 }
 

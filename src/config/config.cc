@@ -13,9 +13,9 @@
 #include "base/printing.h"
 #include "base/suggest.h"
 #include "base/text.h"
+#include "config/entries.h"
 #include "config/toml_values.h"
 #include "core/dcgm_address.h"
-#include "core/job_class.h"
 
 namespace derate {
 namespace {
@@ -45,41 +45,6 @@ Result<void> read_policies(Settings& settings, const toml::node& node, std::stri
           {std::string(policy.str()), std::string(name.str()), text, place(file, value.source())});
     }
   }
-  return {};
-}
-
-// A user's number, and none of a name: digits, with or without a sign.
-bool is_meant_as_number(std::string_view user) {
-  if (user.starts_with('-') || user.starts_with('+')) user.remove_prefix(1);
-  return !user.empty() && user.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
-  JobSetting job;
-  job.where = place(file, table.source());
-  TRY(assign_keys(table, "[[job]]", file, [&](auto&& take) { visit_job(job, take); }));
-  if (job.name.empty()) return bad(file, table, "a [[job]] without a name");
-  if (is_meant_as_number(job.user) && !parse_uid(job.user))
-    return bad(file, *table.get("user"),
-               fmt::format("user \"{}\": allowed is a user's name or {}", job.user, kAllowedUid));
-  if (!job.job_class.empty() && find_job_class(job.job_class) == nullptr)
-    return bad(file, table,
-               fmt::format("class \"{}\": allowed are {}", job.job_class, job_class_names()));
-  if (job.job_class.empty() && !job.delta)
-    return bad(file, table, fmt::format("job \"{}\": wanted a class or a delta", job.name));
-  return job;
-}
-
-Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_view file) {
-  const toml::array* list = node.as_array();
-  if (list == nullptr || list->empty()) return bad(file, node, "job: wanted entries like [[job]]");
-  std::vector<JobSetting> jobs;
-  for (const toml::node& entry : *list) {
-    if (!entry.is_table()) return bad(file, node, "job: wanted entries like [[job]]");
-    jobs.push_back(TRY(read_job(*entry.as_table(), file)));
-  }
-  // The first that matches holds, and what a later file says comes before what was said so far.
-  settings.jobs.insert(settings.jobs.begin(), jobs.begin(), jobs.end());
   return {};
 }
 
@@ -153,26 +118,6 @@ std::vector<SettingValue> values_of(const Settings& settings) {
   return out;
 }
 
-std::string printed_job(const JobSetting& job) {
-  std::string out = "[[job]]\n";
-  visit_job(job, [&](const SettingInfo& info, const auto& value) {
-    if (value != std::decay_t<decltype(value)>{})
-      out += fmt::format("{} = {}\n", info.key, toml_text(value));
-  });
-  return out;
-}
-
-// How one would be written, where there is none.
-std::string job_example() {
-  std::string out =
-      "\n# What work may lose, by who does it; the first that matches holds.\n# [[job]]\n";
-  const JobSetting none;
-  visit_job(none, [&](const SettingInfo& info, const auto&) {
-    out += fmt::format("# {} =    # {}\n", info.key, info.summary);
-  });
-  return out;
-}
-
 }  // namespace
 
 std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
@@ -183,7 +128,7 @@ std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
     if (old[at] != now[at]) out.insert(info.scope);
     ++at;
   });
-  if (before.jobs != after.jobs) out.insert(Scope::service);
+  if (before.jobs != after.jobs || before.services != after.services) out.insert(Scope::service);
   if (before.policy_settings != after.policy_settings) out.insert(Scope::assignment);
   return out;
 }
@@ -219,11 +164,12 @@ Result<Settings> read_configs(std::span<const ConfigFile> files) {
       continue;
     }
     for (const auto& [section, node] : *table) {
-      const Result<void> read =
-          section.str() == "policy" ? read_policies(settings, node, file.name)
-          : section.str() == "job"
-              ? read_jobs(settings, node, file.name)
-              : read_section(settings, section.str(), node, file.name, visit, "[job], policy.NAME");
+      const Result<void> read = section.str() == "policy" ? read_policies(settings, node, file.name)
+                                : section.str() == "job"  ? read_jobs(settings, node, file.name)
+                                : section.str() == "service"
+                                    ? read_services(settings, node, file.name)
+                                    : read_section(settings, section.str(), node, file.name, visit,
+                                                   "[[job]], [[service]], policy.NAME");
       if (!read.ok()) add(read.error());
     }
   }
@@ -280,8 +226,11 @@ std::string print_config(const Settings& settings, Origin origin) {
         text.empty() ? fmt::format("# {} =\n", info.key) : fmt::format("{} = {}\n", info.key, text);
   });
   for (const JobSetting& job : settings.jobs)
-    out += "\n" + from_comment(origin, job.where) + printed_job(job);
+    out += "\n" + from_comment(origin, job.where) + printed_entry(job);
   if (settings.jobs.empty()) out += job_example();
+  for (const ServiceSetting& service : settings.services)
+    out += "\n" + from_comment(origin, service.where) + printed_entry(service);
+  if (settings.services.empty()) out += service_example();
   return out + printed_policies(settings, origin);
 }
 
@@ -295,7 +244,8 @@ std::string print_said(const Settings& settings) {
     section = info.section;
     out += fmt::format("{} = {}\n", info.key, toml_text(value));
   });
-  for (const JobSetting& job : settings.jobs) out += "\n" + printed_job(job);
+  for (const JobSetting& job : settings.jobs) out += "\n" + printed_entry(job);
+  for (const ServiceSetting& service : settings.services) out += "\n" + printed_entry(service);
   return out + printed_policies(settings, Origin::left_out);
 }
 

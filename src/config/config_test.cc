@@ -180,6 +180,52 @@ TEST(Config, JobsThatPromiseNothingAreRefused) {
             std::string::npos);
 }
 
+std::string service_with(const std::string& lines) {
+  return "[[service]]\nname = \"chat\"\nmetrics = \"http://127.0.0.1:8000/metrics\"\n" + lines;
+}
+
+TEST(Config, AServiceHasAnAddressAPromiseAndGpus) {
+  const auto settings =
+      parse_config(service_with("promise = [\"itl p99 <= 50 ms\"]\nunit = \"vllm.service\"\n"
+                                "most_running = 256\nitl_metric = \"my_itl_seconds\"\n"),
+                   "derate.toml");
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  const ServiceSetting& service = settings->services.at(0);
+  EXPECT_EQ(service.unit, "vllm.service");
+  EXPECT_EQ(service.promise, std::vector<std::string>{"itl p99 <= 50 ms"});
+  EXPECT_EQ(service.most_running, 256);
+  EXPECT_EQ(service.names.between_tokens, "my_itl_seconds");
+  const auto back = parse_config(print_config(*settings), "printed");
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  ServiceSetting printed = back->services.at(0);
+  printed.where = service.where;
+  EXPECT_EQ(printed, service);
+  EXPECT_EQ(changed_scopes(Settings{}, *settings), std::set<Scope>{Scope::service});
+}
+
+TEST(Config, AServiceThatCannotBeIsRefused) {
+  const auto wrong = [](const std::string& lines) { return error_of(service_with(lines)); };
+  const std::string at = "derate.toml:1:1: ";
+  EXPECT_EQ(wrong(""), at + "service \"chat\": it has no GPUs: wanted gpus, process, unit or "
+                            "container");
+  EXPECT_NE(wrong("gpus = \"0\"\nprocess = \"vllm\"\n").find("gpus says which GPUs it has"),
+            std::string::npos);
+  EXPECT_NE(wrong("gpus = \"0\"\npromise = [\"ttft p99 <= 1 s\"]\n").find("first tokens"),
+            std::string::npos);
+  EXPECT_NE(wrong("container = \"abc\"\n").find("12 to 64 digits"), std::string::npos);
+  EXPECT_NE(error_of("[[service]]\nname = \"a b\"\nmetrics = \"http://a/\"\n").find("name"),
+            std::string::npos);
+  for (const char* url : {"https://127.0.0.1/metrics", "file:///etc/passwd", "127.0.0.1:8000", ""})
+    EXPECT_NE(error_of(std::string("[[service]]\nname = \"a\"\ngpus = \"0\"\nmetrics = \"") + url +
+                       "\"\n")
+                  .find("http://HOST"),
+              std::string::npos)
+        << url;
+  EXPECT_NE(error_of(service_with("gpus = \"0\"\n") + service_with("gpus = \"1\"\n"))
+                .find("it is there twice"),
+            std::string::npos);
+}
+
 std::string job_of(const std::string& user) {
   return "[[job]]\nname = \"a\"\nclass = \"batch\"\nuser = \"" + user + "\"\n";
 }

@@ -5,24 +5,11 @@
 #include <algorithm>
 
 #include "config/config.h"
+#include "config/entries.h"
 #include "config/toml_values.h"
 
 namespace derate {
 namespace {
-
-// Each as an inline table of what it says.
-std::string jobs_text(const std::vector<JobSetting>& jobs) {
-  std::string out;
-  for (const JobSetting& job : jobs) {
-    std::string one;
-    visit_job(job, [&](const SettingInfo& info, const auto& value) {
-      if (value != std::decay_t<decltype(value)>{})
-        one += fmt::format("{}{} = {}", one.empty() ? "" : ", ", info.key, toml_text(value));
-    });
-    out += fmt::format("{}{{ {} }}", out.empty() ? "" : ", ", one);
-  }
-  return out.empty() ? "" : "[" + out + "]";
-}
 
 const SettingEntry* find_entry(const std::vector<SettingEntry>& list, const std::string& key) {
   const auto at = std::find_if(list.begin(), list.end(),
@@ -52,7 +39,11 @@ std::vector<SettingEntry> list_settings(const Settings& settings) {
                    .where = each.where});
   if (!settings.jobs.empty())
     out.push_back(
-        {.key = "job", .value = jobs_text(settings.jobs), .where = settings.jobs.front().where});
+        {.key = "job", .value = entries_text(settings.jobs), .where = settings.jobs.front().where});
+  if (!settings.services.empty())
+    out.push_back({.key = "service",
+                   .value = entries_text(settings.services),
+                   .where = settings.services.front().where});
   return out;
 }
 

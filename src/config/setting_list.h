@@ -9,14 +9,14 @@
 namespace derate {
 
 struct SettingEntry {
-  std::string key;                 // "governor.policy", "policy.geepafs.delta"; "job": all entries
+  std::string key;                 // "governor.policy"; "job": all entries
   std::string value;               // as TOML; empty: none
   std::string default_value = {};  // as TOML; empty: none
   std::string where = {};          // FILE:LINE:COLUMN; empty: the default holds
   bool at_start = false;           // it is taken in at a start alone
 };
 
-// Every setting in the order of the documentation, then parameters of policies, then jobs.
+// Every setting in the order of the documentation, then parameters of policies, jobs and services.
 std::vector<SettingEntry> list_settings(const Settings& settings);
 
 struct SettingChange {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/service_setting.h"
 #include "config/setting_info.h"
 
 namespace derate {
@@ -105,14 +106,15 @@ struct Settings {
   std::string api_operators = "derate";
   std::string api_admins = "root";
   std::string api_agent = "derate-agent";
-  bool history = true;
-  double history_seconds_hours = 24;
-  double history_minutes_days = 90;
-  double history_hours_days = 1826;
-  double history_most_mb = 400;
+  struct {
+    bool enabled = true;
+    double seconds_hours = 24, minutes_days = 90, hours_days = 1826;  // are kept
+    double most_mb = 400;
+  } history;
   int metrics_tenants = 64;
   DcgmSettings dcgm;
   std::vector<JobSetting> jobs;
+  std::vector<ServiceSetting> services;
   std::vector<PolicySetting> policy_settings;
   // FILE:LINE:COLUMN of each of the others that a file says, by "section.key".
   std::map<std::string, std::string> where;
@@ -226,13 +228,13 @@ void visit_api(auto& s, auto&& visit) {
 // The section [history].
 void visit_history(auto& s, auto&& visit) {
   const Section history{"history", visit, Scope::start};
-  history("enabled", "", "derated keeps what it measured and did", s.history);
-  history("seconds_hours", "h", "each second is kept for so long", s.history_seconds_hours, 0, 720);
-  history("minutes_days", "days", "each minute is kept for so long", s.history_minutes_days, 0,
+  history("enabled", "", "derated keeps what it measured and did", s.history.enabled);
+  history("seconds_hours", "h", "each second is kept for so long", s.history.seconds_hours, 0, 720);
+  history("minutes_days", "days", "each minute is kept for so long", s.history.minutes_days, 0,
           36500);
-  history("hours_days", "days", "each hour is kept for so long", s.history_hours_days, 0, 36500);
+  history("hours_days", "days", "each hour is kept for so long", s.history.hours_days, 0, 36500);
   history("most_mb", "MB", "its file has no more; the tenants' oldest seconds go first",
-          s.history_most_mb, 8, 1e6);
+          s.history.most_mb, 8, 1e6);
 }
 
 // The section [metrics].

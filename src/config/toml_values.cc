@@ -204,6 +204,12 @@ std::string toml_text(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
+std::string toml_text(const std::vector<std::string>& values) {
+  std::string out;
+  for (const std::string& each : values) out += (out.empty() ? "[" : ", ") + quoted(each);
+  return out.empty() ? "" : out + "]";
+}
+
 std::string key_text(const std::string& key) {
   constexpr std::string_view kBare =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

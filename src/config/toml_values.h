@@ -118,6 +118,7 @@ std::string toml_text(bool value);
 std::string toml_text(int value);
 std::string toml_text(double value);
 std::string toml_text(const std::optional<double>& value);
+std::string toml_text(const std::vector<std::string>& values);
 // A key as TOML wants it: bare where it may be.
 std::string key_text(const std::string& key);
 // A parameter's text as TOML: a number, a list of numbers, else a text.

@@ -105,6 +105,7 @@ class Docs(unittest.TestCase):
         keys = re.findall(r"^# ([a-z_]+) =", derate("config", "print").split("# [[job]]")[1],
                           re.MULTILINE)
         self.assertIn("class", keys)
+        self.assertIn("metrics", keys)
         for key in keys:
             self.assertIn(f"`{key}`", page)
 

@@ -3,9 +3,9 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
+#include "core/configured_engine.h"
 #include "core/serving_state.h"
 
 namespace derate {
@@ -64,13 +64,7 @@ struct EngineRole {
 };
 std::span<const EngineRole> engine_roles();
 
-// An engine that is not in the table, as the configuration names its metrics. Empty: not shown.
-struct ConfiguredEngine {
-  std::string model_label = "model_name";
-  std::string between_tokens, first_token;  // histograms, without _bucket
-  std::string running, waiting, kv_share, prompt_tokens, generated_tokens, steps;
-};
-// Views into `configured`, which must outlive them.
+// Of an engine that is not in the table. Views into `configured`, which must outlive them.
 EngineNames engine_names(const ConfiguredEngine& configured);
 
 }  // namespace derate
