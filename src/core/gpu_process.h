@@ -18,6 +18,7 @@ struct ProcessFacts : ProcessId {
   std::string asked;                // its DERATE_DELTA; empty: not set, or not readable
   // For a process of root: the user whose control group it runs in (docs/tenants.md).
   std::optional<std::uint32_t> works_for;
+  std::string unit, container;  // of its control group: systemd's service, the runtime's ID
 
   bool operator==(const ProcessFacts&) const = default;
 };

@@ -36,9 +36,7 @@ Result<AskedLoss> parse_asked_loss(std::string_view text) {
   return AskedLoss{Fraction(*delta), false};
 }
 
-// In letters of any case: vLLM's worker is called VLLM::EngineCore, and a rule for "vllm*" is meant
-// for it.
-static bool matches_name(const std::string& glob, const std::string& name) {
+bool matches_program(const std::string& glob, const std::string& name) {
   return ::fnmatch(glob.c_str(), name.c_str(), FNM_CASEFOLD) == 0;
 }
 
@@ -47,7 +45,7 @@ const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRul
   for (const JobRule& rule : rules) {
     if (rule.nobody) continue;
     if (rule.uid && rule.uid != process.uid) continue;
-    if (!rule.process.empty() && !matches_name(rule.process, process.name)) continue;
+    if (!rule.process.empty() && !matches_program(rule.process, process.name)) continue;
     if (!rule.unknown) return perhaps != nullptr && perhaps->delta < rule.delta ? perhaps : &rule;
     if (perhaps == nullptr || rule.delta < perhaps->delta) perhaps = &rule;
   }

@@ -41,6 +41,10 @@ struct AskedLoss {
 };
 Result<AskedLoss> parse_asked_loss(std::string_view text);
 
+// Whether the program's name matches the pattern, in letters of any case: vLLM's worker is called
+// VLLM::EngineCore, and a rule for "vllm*" is meant for it.
+bool matches_program(const std::string& glob, const std::string& name);
+
 // The rule that holds for the process; null: none. A rule that may turn out to be of its user holds
 // while it is stricter than the first that is sure to match.
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules);

@@ -121,6 +121,7 @@ CgroupLabels read_path(std::string_view text) {
       out.pod_uid = pod_in(path[i]);
     if (out.container.empty()) out.container = container_in(path[i]);
     if (!users && !out.in_slurm && is_slurm(path[i])) read_slurm(path, i + 1, out);
+    if (!users && out.unit.empty() && path[i].ends_with(".service")) out.unit = path[i];
   }
   return out;
 }
@@ -165,6 +166,7 @@ CgroupLabels parse_cgroup(std::string_view text) {
       out.uid = found.uid;
     }
     out.in_slurm = out.in_slurm || found.in_slurm;
+    if (out.unit.empty()) out.unit = std::move(found.unit);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Parser of /proc/PID/cgroup: container id, Kubernetes pod, Slurm job and step, and user of a
-// process, from the paths of its control groups. Pure: text in, labels out.
+// Parser of /proc/PID/cgroup: container id, Kubernetes pod, Slurm job and step, systemd unit and
+// user of a process, from the paths of its control groups. Pure: text in, labels out.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct CgroupLabels {
   std::string job;                   // Slurm's number
   std::string step;                  // "0", "batch", "extern", "interactive"
   std::optional<std::uint32_t> uid;  // of the job's owner, where the path has it (v1)
+  std::string unit;                  // the outermost service of systemd, "vllm.service"
 
   bool operator==(const CgroupLabels&) const = default;
 };

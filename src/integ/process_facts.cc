@@ -36,8 +36,12 @@ std::optional<ProcessFacts> read_process(std::int64_t pid) {
   out.pid = pid;
   // The folder itself shows root for many.
   if (const auto status = read_proc_file(kProc, pid, "status")) out.uid = real_user(*status);
-  if (out.uid == 0u)
-    if (const auto groups = read_proc_file(kProc, pid, "cgroup")) out.works_for = user_of(*groups);
+  if (const auto groups = read_proc_file(kProc, pid, "cgroup")) {
+    if (out.uid == 0u) out.works_for = user_of(*groups);
+    CgroupLabels labels = parse_cgroup(*groups);
+    out.unit = std::move(labels.unit);
+    out.container = std::move(labels.container);
+  }
   out.started = stat->started;
   out.group = stat->group;
   out.session = stat->session;
