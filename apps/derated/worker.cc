@@ -85,6 +85,12 @@ InstanceGpus instance_gpus(const TenantRows& rows) {
   return out;
 }
 
+// Of the time that the daemon has seen.
+std::optional<Joules> energy_of(const GpuTotalsTable& totals, const std::string& uuid) {
+  const auto found = totals.of(uuid);
+  return found ? found->energy : std::nullopt;
+}
+
 TuneGpu tune_gpu(const Capability& capability) {
   const ChipFacts* facts = facts_of_product(capability.id.name);
   // What was learned on a simulated GPU is never taken for real.
@@ -137,6 +143,11 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
       allocations(all.clock_, all.desk_.operators, all.desk_.clients, energy, all.fleet_,
                   allocation_options(options)),
       pods(all.clock_, all.fleet_, logging_to(options, options.pods)),
+      services(all.clock_, all.fleet_, all.desk_.operators, all.desk_.clients,
+               {.energy = [&totals = all.records_.totals](
+                              const std::string& uuid) { return energy_of(totals, uuid); },
+                .tell = std::bind_front(&Worker::tell, &all),
+                .log = all.log_}),
       forecasts(all.clock_, all.fleet_, all.desk_.clients),
       advice(all.clock_, all.fleet_, all.desk_.clients),
       attribution(all.clock_,
@@ -179,7 +190,9 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
   });
   for (CommandRouter* router : {&desk_.operators, &desk_.clients})
     router->on_handle([this](const Operation& operation) {
-      if (operation.changes >= Changes::own) sleep_.wake();
+      // Metrics come whether somebody uses a GPU or not.
+      const bool reports = operation.name == std::string_view(ServiceReport::kOperation);
+      if (operation.changes >= Changes::own && !reports) sleep_.wake();
     });
   take_settings();
   const bool owes = has_entries(options.fleet);
@@ -273,11 +286,13 @@ void Worker::show() {
 void Worker::round() {
   const bool began = !fleet_.gpus().empty() && fleet_.gpus().front().last;
   const Duration late = clock_.now() - fleet_.next_due();
-  fleet_.set_work(work_.steps.with_steps(work_.tracker.update(work_gpus()), clock_.now(),
-                                         work_.tracker, fleet_.gpus()));
+  auto work = work_.steps.with_steps(work_.tracker.update(work_gpus()), clock_.now(), work_.tracker,
+                                     fleet_.gpus());
+  fleet_.set_work(answers_.services.with_services(std::move(work), work_.tracker.tenants()));
   answers_.runs.step();
   answers_.allocations.step();
   answers_.pods.step(instance_gpus(records_.tenants));
+  answers_.services.step();
   for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : records_.history.take_wanted())
     fleet_.read_counter_next(uuid, CounterNeed::if_cheap);
@@ -444,6 +459,7 @@ void Worker::take_snapshot(Figures loop) {
   now.tenants = records_.tenants.tables();
   now.daemon = records_.daemon.figures();
   now.history = records_.history.figures();
+  now.services = answers_.services.views();
   records_.board.publish(std::move(now));
 }
 
@@ -462,6 +478,7 @@ void Worker::take_settings() {
   answers_.runs.rules(request_rules(origins::run, settings));
   answers_.allocations.rules(request_rules(origins::job, settings), settings.scheduler);
   answers_.pods.rules(request_rules(origins::pod, settings), settings.kubernetes);
+  answers_.services.rules(settings);
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
   records_.history.rules(settings);
 }

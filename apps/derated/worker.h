@@ -36,6 +36,7 @@
 #include "service/records/state_file.h"
 #include "service/scheduler/allocation_service.h"
 #include "service/scheduler/pod_wishes.h"
+#include "service/serving/service_book.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
 #include "service/workloads/step_watch.h"
@@ -164,6 +165,7 @@ class Worker {
     RunService runs;
     AllocationService allocations;
     PodWishes pods;
+    ServiceBook services;
     ForecastService forecasts;
     AdviceService advice;
     AttributionService attribution;

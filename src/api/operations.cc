@@ -98,6 +98,7 @@ void add_energy(std::vector<Operation>& out) {
   add_objects(status, "loop", "rounds, and how late they began", false);
   add_objects(status, "beats", "heartbeats", false);
   add_objects(status, "saved", "of all GPUs since the daemon started", false);
+  add_objects(status, "services", "as `services` has them; absent: there are none", true);
   status.example = R"({"gpus": "0"})";
   add_reading<GpuList, GpusAnswer>(out, "List the GPUs that can be measured now", "", {});
   const std::size_t windows = out.size();
@@ -229,6 +230,18 @@ void add_allocations(std::vector<Operation>& out) {
       {Errc::not_found});
 }
 
+void add_services(std::vector<Operation>& out) {
+  Operation& report = add<ServiceReport, ServiceReportAnswer>(
+      out, Role::operates, Changes::own,
+      "Report the metrics of engines that serve language models, as derate-agent has read them", "",
+      {Errc::bad_data}, 64 << 10);
+  report.agent = true;
+  report.example = R"({"readings": [{"service": "chat", "error": "nobody listens there"}]})";
+  add_reading<ServiceList, ServicesAnswer>(
+      out, "Show the engines that serve language models, and whether they keep their promises", "",
+      {});
+}
+
 std::vector<Operation> make_operations() {
   std::vector<Operation> out;
   add_fleet(out);
@@ -240,6 +253,7 @@ std::vector<Operation> make_operations() {
   add_config(out);
   add_tokens(out);
   add_allocations(out);
+  add_services(out);
   return out;
 }
 

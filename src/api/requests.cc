@@ -5,6 +5,7 @@
 #include "api/allocation_fields.h"
 #include "api/config_fields.h"
 #include "api/history_fields.h"
+#include "api/service_fields.h"
 #include "base/json_fields.h"
 #include "tune/job_fields.h"
 
@@ -493,6 +494,8 @@ template struct AnswerEncoding<SettingsAnswer>;
 template struct AnswerEncoding<ConfigChangesAnswer>;
 template struct AnswerEncoding<AllocationView>;
 template struct AnswerEncoding<AllocationsAnswer>;
+template struct AnswerEncoding<ServiceReportAnswer>;
+template struct AnswerEncoding<ServicesAnswer>;
 template struct AnswerEncoding<TokenAnswer>;
 template struct AnswerEncoding<TokensAnswer>;
 

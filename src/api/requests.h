@@ -14,6 +14,7 @@
 #include "api/allocation_requests.h"
 #include "api/config_requests.h"
 #include "api/history_requests.h"
+#include "api/service_requests.h"
 #include "base/field_info.h"
 #include "base/result.h"
 #include "tune/job.h"
@@ -178,12 +179,14 @@ struct TrialRenew {
   bool operator==(const TrialRenew&) const = default;
 };
 
-using AnyRequest = std::variant<
-    PolicySet, PolicyConfirm, ForecastRead, AdviceRead, Release, Pause, Resume, StatusRead, GpuList,
-    WindowBegin, WindowEnd, WindowCancel, WindowList, AttributionRead, RunBegin, RunShow, RunEnd,
-    RunRelease, JobCreate, JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd,
-    TrialRenew, HistoryRead, SavingsRead, BillRead, EventsRead, WhyRead, ConfigShow, ConfigDiff,
-    ConfigSet, TokenCreate, TokenList, TokenRevoke, AllocationBegin, AllocationEnd, AllocationList>;
+using AnyRequest =
+    std::variant<PolicySet, PolicyConfirm, ForecastRead, AdviceRead, Release, Pause, Resume,
+                 StatusRead, GpuList, WindowBegin, WindowEnd, WindowCancel, WindowList,
+                 AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow,
+                 JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead,
+                 SavingsRead, BillRead, EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet,
+                 TokenCreate, TokenList, TokenRevoke, AllocationBegin, AllocationEnd,
+                 AllocationList, ServiceReport, ServiceList>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);

@@ -54,6 +54,8 @@ enum class EventKind : std::uint8_t {
   policies_lost,  // what commands had set before a restart is in force no more
   xid,            // the driver reports an error of the card
   program_xid,    // the driver reports an error that a program has made
+  metrics_lost,   // an engine that serves shows no metrics any more
+  metrics_found,  // it shows them again
 };
 
 struct EventInfo {

@@ -26,7 +26,7 @@ TEST(Events, EachHasItsPlaceItsNameOnceAndASentence) {
     })) << name;
     EXPECT_TRUE(meaning.ends_with('.')) << name;
   }
-  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::program_xid) + 1);
+  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::metrics_found) + 1);
   EXPECT_EQ(find_event("reboot"), nullptr);
 }
 
@@ -40,7 +40,7 @@ TEST(Events, TheNamesAreThoseThatWerePublished) {
       "restored restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
       "thermal thermal_over stuck lost found host_late straggler meter_doubted meter_sound asleep "
       "awake "
-      "policies_lost xid program_xid ");
+      "policies_lost xid program_xid metrics_lost metrics_found ");
 }
 
 TEST(Events, ThePageHasTheCatalogue) {

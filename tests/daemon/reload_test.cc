@@ -272,6 +272,18 @@ std::vector<Row> service_rows() {
          by(s, "assure");
          s.jobs = {{"ours", "1000", "tr*", "batch", {}, "derate.toml:1:1"}};
        }},
+      {"service", [](auto& s) { s.services[0].promise.clear(); },
+       [](auto& scene) {
+         scene.run(3s);
+         return scene.gpu(2).value("policy", "none");
+       },
+       [](auto& s) {
+         s.services = {{.name = "chat",
+                        .metrics = "http://127.0.0.1:8000/metrics",
+                        .promise = {"itl p99 <= 50 ms"},
+                        .gpus = "2",
+                        .where = "derate.toml:2:1"}};
+       }},
       {"run.users", [](auto& s) { s.run.users = "everyone"; },
        [](auto& scene) { return run_of(scene, "assure"); }},
       {"run.policies", [](auto& s) { s.run.policies = "geepafs"; },
@@ -364,7 +376,7 @@ std::string name_of(const testing::TestParamInfo<Row>& row) {
 INSTANTIATE_TEST_SUITE_P(Settings, Reload, testing::ValuesIn(rows()), name_of);
 
 TEST(ReloadRows, EverySettingHasOne) {
-  std::set<std::string> has, wanted{"job", "policy.assure"};
+  std::set<std::string> has, wanted{"job", "service", "policy.assure"};
   for (const Row& row : rows()) has.insert(row.key);
   const Settings defaults;
   visit_settings(defaults, [&](const SettingInfo& info, const auto&) {

@@ -631,6 +631,14 @@ JobSetting any_job(const Settings& settings) {
   return out;
 }
 
+ServiceSetting any_service() {
+  ServiceSetting out{.name = "chat", .metrics = "http://127.0.0.1:8000/metrics"};
+  if (*rc::gen::arbitrary<bool>()) out.promise = {"itl p99 <= 50 ms"};
+  out.gpus = *rc::gen::element<std::string>("", "0", "1,0", "7");
+  if (out.gpus.empty()) out.process = *rc::gen::element<std::string>("train", "t*[!x]");
+  return out;
+}
+
 Settings any_settings() {
   Settings out;
   visit_settings(out, [](const SettingInfo& info, auto& value) { any_value(info, value); });
@@ -640,6 +648,7 @@ Settings any_settings() {
     out.found_lowest_mhz = out.found_highest_mhz = std::nullopt;
   in_order(out.found_lowest_mhz, out.found_highest_mhz);
   for (int i = *rc::gen::inRange(0, 3); i > 0; --i) out.jobs.push_back(any_job(out));
+  if (*rc::gen::arbitrary<bool>()) out.services.push_back(any_service());
   for (const ParamSpec& spec : (*find_policy(out.policy))->params) {
     if (std::string_view(spec.name) != "tick") continue;
     const double part = *rc::gen::inRange(1, 11) / 10.0;

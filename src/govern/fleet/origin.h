@@ -1,7 +1,8 @@
-// Table of the origins of requests for GPUs from outside, a row each: configuration, command,
-// unconfirmed command, pod, a scheduler's job, run, tuning. Which of several has a GPU is decided
-// by the rank (Assignments::winner), what becomes of a request by decide() in assignments.h, and
-// the users that may make one by the operations' roles and service/answers/request_rules.h.
+// Table of the origins of requests for GPUs from outside, a row each: configuration, service,
+// command, unconfirmed command, pod, a scheduler's job, run, tuning. Which of several has a GPU is
+// decided by the rank (Assignments::winner), what becomes of a request by decide() in
+// assignments.h, and the users that may make one by the operations' roles and
+// service/answers/request_rules.h.
 #pragma once
 
 #include <compare>
@@ -43,6 +44,7 @@ inline const char* to_string(RequestOrigin origin) { return origin->name; }
 // The table. An unconfirmed command ends by itself unless it is confirmed in time.
 inline constexpr OriginRow kOrigins[] = {
     {"configuration", "", 0},
+    {"service", "a latency that a service promises", 5},
     {"command", "policy set", 10},
     {"unconfirmed", "policy set", 20, OriginRow::Asker::operators, OriginRow::Behind::refused},
     {"pod", "annotations of a pod", 24, OriginRow::Asker::users},
@@ -51,9 +53,9 @@ inline constexpr OriginRow kOrigins[] = {
     {"tuning", "tuned for a job", 40, OriginRow::Asker::users},
 };
 namespace origins {
-inline constexpr RequestOrigin configuration{kOrigins[0]}, command{kOrigins[1]},
-    unconfirmed{kOrigins[2]}, pod{kOrigins[3]}, job{kOrigins[4]}, run{kOrigins[5]},
-    tuning{kOrigins[6]};
+inline constexpr RequestOrigin configuration{kOrigins[0]}, service{kOrigins[1]},
+    command{kOrigins[2]}, unconfirmed{kOrigins[3]}, pod{kOrigins[4]}, job{kOrigins[5]},
+    run{kOrigins[6]}, tuning{kOrigins[7]};
 }  // namespace origins
 
 }  // namespace derate

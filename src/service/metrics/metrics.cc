@@ -195,14 +195,15 @@ void write_dcgm_metrics(MetricText& text, std::span<const MetricGpu> gpus,
 std::string metrics_text(const Snapshot& snapshot, const MetricsOptions& options) {
   MetricText text(options.format);
   const MetricLabels none;
-  for (const Metric& metric : service_metrics()) {
-    text.begin(metric.family);
-    MetricSamples out(text, none);
-    if (const auto* value = std::get_if<ReadServiceValue>(&metric.read))
-      out.add((*value)(snapshot));
-    else
-      std::get<ReadMetricService>(metric.read)(snapshot, options, out);
-  }
+  for (const auto metrics : {service_metrics(), engine_metrics()})
+    for (const Metric& metric : metrics) {
+      text.begin(metric.family);
+      MetricSamples out(text, none);
+      if (const auto* value = std::get_if<ReadServiceValue>(&metric.read))
+        out.add((*value)(snapshot));
+      else
+        std::get<ReadMetricService>(metric.read)(snapshot, options, out);
+    }
   const std::vector<MetricGpu> gpus = metric_gpus(snapshot, options.now);
   const auto write = [&](std::span<const Metric> metrics) {
     for (const Metric& metric : metrics) {

@@ -28,6 +28,8 @@ struct MetricPart {
   const char* labels;  // of each
 };
 constexpr MetricPart kService{"service", "Of the service", ""};
+constexpr MetricPart kEngine{
+    "engine", "Of each `[[service]]`, an engine that serves a language model", "service"};
 constexpr MetricPart kGpu{"gpu", "Of each GPU", "gpu, uuid, pci"};
 constexpr MetricPart kTenant{"tenant", "Of tenants", "gpu, uuid, pci"};
 constexpr MetricPart kDcgm{
@@ -48,6 +50,7 @@ std::string all_labels(const MetricPart& part, const char* more) {
 template <class F>
 void each_metric(F f) {
   for (const Metric& each : service_metrics()) f(kService, each.family, each.labels);
+  for (const Metric& each : engine_metrics()) f(kEngine, each.family, each.labels);
   for (const Metric& each : gpu_metrics()) f(kGpu, each.family, each.labels);
   for (const Metric& each : tenant_metrics()) f(kTenant, each.family, each.labels);
   for (const DcgmMetric& each : dcgm_metrics())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/requests.h"
 #include "base/json.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/saving_json.h"
@@ -299,6 +300,8 @@ Json snapshot_json(const Snapshot& snapshot) {
       if (picture->id.uuid == gpu.id.uuid) json["attribution"] = picture_json(*picture);
     out["gpus"].push_back(std::move(json));
   }
+  if (!snapshot.services.empty())
+    out["services"] = answer_json(ServicesAnswer{snapshot.services})["services"];
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/saved_view.h"
+#include "api/service_requests.h"
 #include "attrib/gpu_attribution.h"
 #include "core/record.h"
 #include "govern/fleet/envelope_bounds.h"
@@ -72,8 +73,9 @@ struct Snapshot {
   std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read
   std::vector<std::shared_ptr<const TenantTable>> tenants;             // of the same, for metrics
   DaemonFigures daemon;
-  std::optional<HistoryFigures> history;  // empty: none is kept
-  std::string trouble = {};               // a sentence about the whole service; empty: none
+  std::optional<HistoryFigures> history;   // empty: none is kept
+  std::vector<ServiceView> services = {};  // of the configuration
+  std::string trouble = {};                // a sentence about the whole service; empty: none
 };
 
 // The word that an operator should read first: "does not answer", "not governed", "needs

@@ -131,6 +131,32 @@ inline std::shared_ptr<const AttributionPicture> full_picture(int index, int ten
   return std::make_shared<const AttributionPicture>(std::move(out));
 }
 
+inline ServiceView full_service() {
+  ServiceView out{.name = "chat",
+                  .metrics = "http://127.0.0.1:8000/metrics",
+                  .engine = "vLLM",
+                  .model = "m",
+                  .promise = {"itl p99 <= 50 ms"},
+                  .edge_seconds = 0.05,
+                  .age_seconds = 0.2,
+                  .running = 8,
+                  .waiting = 1,
+                  .kv_share_ratio = 0.3};
+  out.figures = ServiceFigures{.window_seconds = 600,
+                               .tokens_per_second = 400,
+                               .requests_per_second = 2,
+                               .joules_per_token = 0.25,
+                               .itl_p50_at_most_seconds = 0.025,
+                               .itl_p99_at_most_seconds = 0.05,
+                               .ttft_p50_at_most_seconds = 0.25,
+                               .ttft_p99_at_most_seconds = 1,
+                               .late_ratio = 0.001,
+                               .late_by_clock_ratio = 0.0005,
+                               .late_at_most_ratio = 0.004};
+  out.gpus.push_back({.index = 0, .uuid = full_id(0).uuid, .governed = true});
+  return out;
+}
+
 inline Snapshot full_snapshot(int gpus, int tenants) {
   Snapshot out{.beats = {.heard = 12, .malformed = 1, .too_many = 2, .unplaced = 3}};
   out.time = kFullNow;
@@ -151,6 +177,7 @@ inline Snapshot full_snapshot(int gpus, int tenants) {
                 .most_descriptors = 1024,
                 .started = WallTime(std::chrono::seconds(1790000000))};
   out.history = HistoryFigures{.bytes = 48'000'000, .given_up = 3, .failed_reads = 2};
+  out.services.push_back(full_service());
   return out;
 }
 

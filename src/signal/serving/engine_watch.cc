@@ -42,15 +42,14 @@ bool changed(const std::optional<LatencyHistogram>& now,
   return false;
 }
 
-// Another run, or a count that fell: what was counted between is not known.
+}  // namespace
+
 bool began_anew(const ServingState& now, const ServingState& before) {
   return now.run != before.run || fell(now.prompt_tokens, before.prompt_tokens) ||
          fell(now.generated_tokens, before.generated_tokens) || fell(now.steps, before.steps) ||
          changed(now.between_tokens, before.between_tokens) ||
          changed(now.first_token, before.first_token);
 }
-
-}  // namespace
 
 std::optional<EngineDelta> EngineWatch::look(const SharedServingState& state) {
   if (state == nullptr || state == last_) return std::nullopt;

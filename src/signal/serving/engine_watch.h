@@ -22,6 +22,9 @@ struct EngineDelta {
   }
 };
 
+// Another run, or a count that fell: what was counted between the two looks is not known.
+bool began_anew(const ServingState& now, const ServingState& before);
+
 class EngineWatch {
  public:
   // A look; null or the same as before: nothing new. Empty: nothing is known of the time since the

@@ -1,0 +1,318 @@
+#include "service/serving/service_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "base/printing.h"
+#include "core/latency_promise.h"
+#include "govern/fleet/policy_choice.h"
+#include "policy/policy_options.h"
+#include "service/scrape/engine_reading.h"
+
+namespace derate {
+namespace {
+
+constexpr std::size_t kLongestError = 300, kLongestModel = 200;
+// Numbers of groups in step by detection are small (govern/group/step_detector).
+constexpr std::uint64_t kFirstGroup = std::uint64_t{1} << 32;
+
+std::optional<double> edge_of(const std::vector<Promise>& promises,
+                              const SharedServingState& state) {
+  const auto promise = strictest_latency(promises, "itl");
+  if (!promise || state == nullptr || !state->between_tokens) return std::nullopt;
+  return promised_edge(*promise, *state->between_tokens);
+}
+
+std::string names_of(const auto& services) {
+  std::string out;
+  for (const auto* each : services) out += (out.empty() ? "" : " and ") + each->setting.name;
+  return out;
+}
+
+}  // namespace
+
+ServiceBook::ServiceBook(Clock& clock, Fleet& fleet, CommandRouter& operators,
+                         CommandRouter& clients, Options options)
+    : clock_(clock), fleet_(fleet), options_(std::move(options)) {
+  operators.add<ServiceReport>(
+      [this](const ServiceReport& request, const Peer&) { return obey(request); });
+  clients.add<ServiceList>(
+      [this](const ServiceList&, const Peer&) -> Result<nlohmann::ordered_json> {
+        return answer_json(ServicesAnswer{views()});
+      });
+  fleet_.add_sink([this](const GpuRecord& record) { take(record); });
+}
+
+ServiceBook::Service ServiceBook::made_of(const ServiceSetting& setting) {
+  std::optional<double> most_running;
+  if (setting.most_running > 0) most_running = setting.most_running;
+  Service out{.setting = setting, .promises = {}, .window = ServiceWindow(most_running)};
+  for (const std::string& text : setting.promise) {
+    auto promise = parse_latency(text);  // the configuration has checked it
+    if (!promise.ok()) continue;
+    promise->origin = setting.name;
+    out.promises.push_back(*std::move(promise));
+  }
+  return out;
+}
+
+// What has not changed goes on.
+void ServiceBook::rules(const Settings& settings) {
+  std::vector<Service> now;
+  for (const ServiceSetting& setting : settings.services) {
+    const auto same = std::find_if(services_.begin(), services_.end(),
+                                   [&](const Service& each) { return each.setting == setting; });
+    now.push_back(same == services_.end() ? made_of(setting) : std::move(*same));
+  }
+  services_ = std::move(now);
+  placed_.reset();
+  failed_.clear();
+}
+
+// --- metrics -------------------------------------------------------------------------------------
+
+Result<nlohmann::ordered_json> ServiceBook::obey(const ServiceReport& request) {
+  ServiceReportAnswer answer;
+  for (const ServiceReading& reading : request.readings) {
+    const auto at = std::find_if(services_.begin(), services_.end(), [&](const Service& each) {
+      return each.setting.name == reading.service;
+    });
+    if (at == services_.end()) continue;
+    take(*at, reading);
+    ++answer.taken;
+  }
+  return answer_json(answer);
+}
+
+void ServiceBook::take(Service& service, const ServiceReading& reading) {
+  service.error = log_text(reading.error, kLongestError);
+  if (!reading.error.empty()) return;
+  auto read = state_of(reading);
+  if (!read.ok()) {
+    service.error = log_text(read.error().message, kLongestError);
+    return;
+  }
+  const Instant time = clock_.now() - from_seconds(reading.age_seconds);
+  if (service.state != nullptr && time <= service.state->time) return;
+  service.engine = log_text(reading.engine, kLongestModel);
+  service.model = log_text(reading.model, kLongestModel);
+  ServingState state = *std::move(read);
+  state.time = time;
+  state.run = service.state == nullptr ? ++runs_ : service.state->run;
+  if (service.state != nullptr && began_anew(state, *service.state)) state.run = ++runs_;
+  service.state = std::make_shared<const ServingState>(std::move(state));
+  service.window.take(service.state, edge_of(service.promises, service.state), energy_of(service));
+}
+
+std::optional<Joules> ServiceBook::energy_of(const Service& service) const {
+  if (service.place.gpus.empty()) return std::nullopt;
+  Joules sum{};
+  for (const std::string& uuid : service.place.gpus) {
+    const auto energy = options_.energy(uuid);
+    if (!energy) return std::nullopt;
+    sum += *energy;
+  }
+  return sum;
+}
+
+void ServiceBook::take(const GpuRecord& record) {
+  if (services_.empty() || !record.record.sample || !record.record.sample->sm_clock) return;
+  const auto& clocks = record.gpu.open.source->capability().sm_clocks;
+  if (clocks.empty()) return;
+  const Sample& sample = *record.record.sample;
+  const double share = std::min(1.0, *sample.sm_clock / clocks.back());
+  for (Service& service : services_) {
+    if (!service.place.gpus.contains(record.gpu.uuid())) continue;
+    service.clocks[record.gpu.uuid()] = share;
+    double slowest = 1;
+    for (const auto& [uuid, each] : service.clocks) slowest = std::min(slowest, each);
+    service.window.take_clock(sample.time, slowest);
+  }
+}
+
+// --- the GPUs ------------------------------------------------------------------------------------
+
+void ServiceBook::find_places(std::span<const GpuTenants> tenants) {
+  const Instant now = clock_.now();
+  if (placed_ && now - *placed_ < kPlaceEvery) return;
+  placed_ = now;
+  for (Service& service : services_) {
+    ServicePlace place = place_of(service.setting, tenants);
+    if (place.gpus != service.place.gpus) {  // energy and clocks of others
+      Service anew = made_of(service.setting);
+      service.window = std::move(anew.window);
+      service.clocks.clear();
+    }
+    service.place = std::move(place);
+  }
+}
+
+std::vector<const ServiceBook::Service*> ServiceBook::on(const std::string& uuid) const {
+  std::vector<const Service*> out;
+  for (const Service& service : services_)
+    if (service.place.gpus.contains(uuid)) out.push_back(&service);
+  return out;
+}
+
+// Of two engines on a GPU each one's prompts delay the other's tokens: neither's metrics say what
+// the other needs.
+void ServiceBook::add_to(GpuWork& work, const std::string& uuid) const {
+  const auto here = on(uuid);
+  for (const Service* service : here)
+    work.status.promises.insert(work.status.promises.end(), service->promises.begin(),
+                                service->promises.end());
+  if (here.size() != 1) return;
+  const Service& only = *here.front();
+  work.status.serving = only.state;
+  if (only.place.gpus.size() > 1 && !work.status.step_group)
+    work.status.step_group = kFirstGroup + static_cast<std::uint64_t>(here.front() - &services_[0]);
+}
+
+std::vector<GpuWork> ServiceBook::with_services(std::vector<GpuWork> work,
+                                                std::span<const GpuTenants> tenants) {
+  if (services_.empty()) return work;
+  find_places(tenants);
+  for (Service& service : services_) watch_age(service);
+  for (std::size_t at = 0; at < work.size() && at < tenants.size(); ++at)
+    add_to(work[at], tenants[at].id.uuid);
+  return work;
+}
+
+void ServiceBook::watch_age(Service& service) {
+  const bool stale = service.state == nullptr || clock_.now() - service.state->time > kStale;
+  const bool was = std::exchange(service.stale, stale);
+  const EventFields fields{{"service", service.setting.name}};
+  const bool ends = stale && !was;
+  if (ends && !std::exchange(service.told, true))
+    options_.tell(EventKind::metrics_lost,
+                  fmt::format("service {}: there are no new metrics{}{}", service.setting.name,
+                              service.error.empty() ? "" : ": ", service.error),
+                  fields);
+  if (!stale && was && std::exchange(service.told, false))
+    options_.tell(EventKind::metrics_found,
+                  fmt::format("service {}: there are metrics again", service.setting.name), fields);
+}
+
+// --- governing -----------------------------------------------------------------------------------
+
+void ServiceBook::step() {
+  if (services_.empty() && given_.empty()) return;
+  for (std::size_t at = 0; at < fleet_.gpus().size(); ++at) {
+    const auto here = on(fleet_.gpus()[at].uuid());
+    const auto promises = std::find_if(here.begin(), here.end(),
+                                       [](const Service* each) { return !each->promises.empty(); });
+    govern(at, promises == here.end() ? nullptr : *promises);
+  }
+}
+
+void ServiceBook::govern(std::size_t at, const Service* service) {
+  const std::string uuid = fleet_.gpus()[at].uuid();
+  const Assignment* const ours = fleet_.assignments().find(uuid, origins::service);
+  if (service == nullptr) {
+    if (ours == nullptr || !given_.erase(uuid)) return;
+    const std::string who = ours->who;
+    const auto restored =
+        fleet_.end_request(uuid, origins::service, who, "no service promises a latency on it");
+    if (!restored.ok())
+      options_.log.error("not restored: " + restored.error().message, {{"gpu", uuid}});
+    options_.log.info(fmt::format("service {}: the GPU is given back", who), {{"gpu", uuid}});
+    return;
+  }
+  const Settings& settings = fleet_.settings();
+  auto policy = choose_policy({.policy = "slo", .assignments = {}, .config = {}}, settings);
+  if (!policy.ok()) return;  // the configuration has checked its parameters
+  const std::string& who = service->setting.name;
+  const PolicyAssignment wanted{*std::move(policy), settings.dry_run};
+  if (ours != nullptr && given_.contains(uuid) && ours->who == who && ours->policy == wanted)
+    return;
+  if (const auto failed = failed_.find(uuid);
+      failed != failed_.end() && clock_.now() < failed->second)
+    return;
+  Assignment request{.origin = origins::service, .who = who};
+  request.policy = wanted;
+  const auto done = fleet_.assign(at, std::move(request));
+  if (!done.ok()) {
+    failed_[uuid] = clock_.now() + kAgainAfter;
+    options_.log.warning(
+        fmt::format("service {}: the GPU is not governed for it: {}", who, done.error().message),
+        {{"gpu", uuid}});
+    return;
+  }
+  failed_.erase(uuid);
+  given_.insert(uuid);
+  options_.log.info(fmt::format("service {}: {}", who, *done), {{"gpu", uuid}});
+}
+
+// --- what is shown -------------------------------------------------------------------------------
+
+std::string ServiceBook::trouble_of(const Service& service) const {
+  if (!service.place.trouble.empty())
+    return service.place.trouble + (service.error.empty() ? "" : "; " + service.error);
+  const bool promises = !service.promises.empty();
+  const char* const held = promises ? "; its GPUs run at the highest clock" : "";
+  for (const std::string& uuid : service.place.gpus)
+    if (const auto here = on(uuid); here.size() > 1 && promises)
+      return fmt::format("{} share GPU {}: no promise of one of them can be kept by the clock{}",
+                         names_of(here), uuid, held);
+  if (service.state == nullptr && service.error.empty())
+    return fmt::format("no metrics have come yet: derate-agent reads them{}", held);
+  if (service.stale) {
+    const std::string age = service.state == nullptr
+                                ? "there are no metrics"
+                                : fmt::format("its metrics are {:.0f} s old",
+                                              seconds(clock_.now() - service.state->time));
+    return age + (service.error.empty() ? "" : ": " + service.error) + held;
+  }
+  if (promises && !service.state->between_tokens)
+    return fmt::format("{} counts no times from token to token{}", service.engine, held);
+  if (promises && !edge_of(service.promises, service.state))
+    return fmt::format("{} counts no time as short as is promised{}", service.engine, held);
+  return service.error;
+}
+
+ServiceView ServiceBook::view_of(const Service& service) const {
+  const ServiceSetting& setting = service.setting;
+  ServiceView out{.name = setting.name,
+                  .metrics = setting.metrics,
+                  .engine = service.engine,
+                  .model = service.model,
+                  .edge_seconds = edge_of(service.promises, service.state),
+                  .trouble = trouble_of(service),
+                  .every_seconds = service.promises.empty() ? kEveryShown : kEveryPromised,
+                  .wanted_model = setting.model};
+  for (const Promise& promise : service.promises) out.promise.push_back(latency_text(promise));
+  if (setting.names.is_named()) out.names = setting.names;
+  if (service.state != nullptr) {
+    out.age_seconds = seconds(clock_.now() - service.state->time);
+    out.running = service.state->running;
+    out.waiting = service.state->waiting;
+    out.kv_share_ratio = service.state->kv_share;
+  }
+  out.figures = service.window.figures();
+  for (const ManagedGpu& gpu : fleet_.gpus()) {
+    if (!service.place.gpus.contains(gpu.uuid())) continue;
+    ServiceGpuView& view = out.gpus.emplace_back();
+    view.index = gpu.id().index;
+    view.uuid = gpu.uuid();
+    const bool ours = gpu.assigned && gpu.assigned->origin == origins::service &&
+                      gpu.assigned->who == setting.name;
+    view.governed = ours && gpu.governed;
+    if (view.governed || service.promises.empty()) continue;
+    if (gpu.trouble)
+      view.why = gpu.trouble->message;
+    else if (gpu.assigned && !ours)
+      view.why = fmt::format("it is governed for {}", to_string(gpu.assigned->origin));
+  }
+  return out;
+}
+
+std::vector<ServiceView> ServiceBook::views() const {
+  std::vector<ServiceView> out;
+  for (const Service& service : services_) out.push_back(view_of(service));
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,26 @@
+// The GPUs of the configuration's services: by name, or by the processes on them.
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/service_setting.h"
+#include "core/gpu_process.h"
+#include "govern/heartbeat_registry.h"
+
+namespace derate {
+
+// Whether the process is one of a service that names processes.
+bool is_of(const ServiceSetting& service, const ProcessFacts& process);
+
+struct ServicePlace {
+  std::set<std::string> gpus;  // UUIDs
+  std::string trouble;         // why there are none, or not those that were meant; empty: nothing
+};
+
+// Of one service, by the processes that were last listed.
+ServicePlace place_of(const ServiceSetting& service, std::span<const GpuTenants> gpus);
+
+}  // namespace derate
