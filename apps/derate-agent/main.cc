@@ -25,6 +25,7 @@
 #include "health_check.h"
 #include "leading_page.h"
 #include "otlp_push.h"
+#include "scrape_duty.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
 #include "service/loop/run_until_stopped.h"
@@ -124,6 +125,7 @@ Result<void> serve(const CommandLine& line, const Log& log) {
     return run_until_stopped(*loop, clock);
   }
   log.info(fmt::format("listening on {}, asking derated at {}", where, from));
+  start_scraping({.sockets = sockets_of(line), .log = log});
   return run_until_stopped(*loop, clock);
 }
 
