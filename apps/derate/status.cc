@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "service/records/state_file.h"
+#include "service_view.h"
 #include "simulated.h"
 #include "status_view.h"
 #include "terminal/output.h"
@@ -21,9 +22,11 @@ Result<int> run_verb(const StatusOptions& options) {
   if (options.json)
     print_json("status", {{"paused", view.closed() == ClosedGpus::paused},
                           {"asleep", view.closed() == ClosedGpus::asleep},
-                          {"gpus", gpus}});
+                          {"gpus", gpus},
+                          {"services", view.services()}});
   else
-    print("{}{}", status_text(gpus, view.closed(), width_of_terminal()),
+    print("{}{}{}", status_text(gpus, view.closed(), width_of_terminal()),
+          options.gpus.empty() ? services_text(view.services()) : "",
           options.gpus.empty() ? nothing_governed(gpus) : "");
   return end_of_look(clock);
 }

@@ -229,13 +229,18 @@ int end_of_look(Clock& clock) {
   return silent.empty() ? exit_code::kOk : exit_code_of(Errc::gpu_stuck);
 }
 
+StatusView::StatusView(Clock& clock)
+    : clock_(clock), services_(std::make_shared<const Json>(Json::array())) {}
+
 Result<Json> StatusView::look(const std::string& choice) {
-  Json gpus = Json::array();
+  Json gpus = Json::array(), services = Json::array();
   bool all = false;
   closed_ = ClosedGpus::no;
   for (const Json& state : read_states(clock_)) {
     all = all || covers_all_gpus(state);
     closed_ = std::max(closed_, closed_by(state));
+    if (const auto served = state.find("services"); served != state.end() && served->is_array())
+      services.insert(services.end(), served->begin(), served->end());
     for (const Json& gpu : state["gpus"]) {
       if (!gpu.is_object()) continue;
       const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {
@@ -248,6 +253,7 @@ Result<Json> StatusView::look(const std::string& choice) {
         *known = gpu;
     }
   }
+  services_ = std::make_shared<const Json>(std::move(services));
   if (!all && !real_) real_ = open_gpus({}, clock_);
   if (!all && !real_->ok() && gpus.empty()) return real_->error();
   if (!all && real_->ok())

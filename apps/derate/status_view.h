@@ -2,6 +2,7 @@
 // its clock.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -19,18 +20,21 @@ std::string closed_text(ClosedGpus closed);
 
 class StatusView {
  public:
-  explicit StatusView(Clock& clock) : clock_(clock) {}
+  explicit StatusView(Clock& clock);
 
   // The GPUs that `choice` names, as an array; governors' own words first. The driver is asked only
   // where no daemon tells of all GPUs: asking wakes a GPU that sleeps.
   // Errors: those of the driver when nobody tells anything; not_found for a GPU that is not there.
   Result<nlohmann::ordered_json> look(const std::string& choice);
   ClosedGpus closed() const { return closed_; }
+  // Of the last look: the services of daemons, as state.json has them.
+  const nlohmann::ordered_json& services() const { return *services_; }
 
  private:
   Clock& clock_;
   std::optional<Result<OpenGpus>> real_;  // opened once
   ClosedGpus closed_ = ClosedGpus::no;
+  std::shared_ptr<const nlohmann::ordered_json> services_;
 };
 
 // As a table; `closed` in place of an empty one. `width`: columns of a terminal; where the table is
