@@ -9,7 +9,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31514644;  // "DFQ1"
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 enum class Op : std::uint32_t {
   hello = 0,
@@ -32,6 +32,9 @@ enum class Op : std::uint32_t {
   start_job = 20,
   job_status = 21,
   partition = 22,  // MIG mode with the instances that `name` lists: "3g,2g,1g,1g"; jobs end
+  // A job that serves a language model; `path`: its requests (CSV) or nothing, `engine`.
+  start_engine = 23,
+  engine_status = 24,  // the reply has `engine`
   // Faults.
   call_fault = 30,    // name: the call, a: code, b: 1 hangs, c: calls to let pass, d: times
   gpu_fault = 31,     // a: a GpuFault
@@ -54,6 +57,23 @@ enum class GpuFault : std::uint32_t {
 
 inline constexpr std::uint32_t kEveryGpu = ~0u;
 
+// Of an engine that serves: which, its limits and the requests that come.
+struct EngineOrder {
+  char name[32] = {};                                   // empty: the chip's first
+  std::uint32_t most_running = 0, step_tokens = 0;      // 0: the engine's own
+  std::uint64_t seed = 1;                               // of when requests come
+  double rate = 1;                                      // requests a second
+  double burst_times = 1, burst_at_s = 0, burst_s = 0;  // the rate's factor, from, length
+};
+
+// Its metrics; counts by edges as vLLM has them, not cumulative (device/sim/serving).
+struct EngineNow {
+  double running = 0, waiting = 0, kv_share = 0;
+  double prompt_tokens = 0, generated_tokens = 0, steps = 0;
+  double between_tokens[20] = {}, between_tokens_s = 0;
+  double first_token[24] = {}, first_token_s = 0;
+};
+
 struct Request {
   std::uint32_t magic = kProtocolMagic;
   std::uint32_t version = kProtocolVersion;
@@ -63,6 +83,7 @@ struct Request {
   double number = 0;
   char name[64] = {};
   char path[512] = {};
+  EngineOrder engine = {};
 };
 
 struct Reply {
@@ -75,6 +96,7 @@ struct Reply {
   std::uint32_t reserved = 0;
   double work_done_s = 0, time_s = 0, joules = 0;
   char message[256] = {};  // why not, for people
+  EngineNow engine = {};   // of a job that serves
 };
 
 // `text` cut to what fits, with an end.

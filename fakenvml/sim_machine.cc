@@ -42,7 +42,8 @@ bool is_write(Op op) { return op >= Op::set_locked_clocks && op <= Op::update_po
 bool is_free(const Request& request) {
   const Op op = request.op;
   return op == Op::hello || op == Op::job_status || op == Op::count_call ||
-         (op == Op::start_job && request.path[0] == '\0');
+         op == Op::engine_status ||
+         ((op == Op::start_job || op == Op::start_engine) && request.path[0] == '\0');
 }
 
 Result<Workload> workload_of(const Request& request, const SimChip& chip) {
@@ -70,6 +71,27 @@ Result<std::optional<int>> instance_of(const Request& request, const SimGpu& gpu
   if (request.a == 0)
     return Error{Errc::invalid_argument, "the GPU is in MIG mode, which instance? " + there};
   return Error{Errc::invalid_argument, fmt::format("instance {}: {}", request.a, there)};
+}
+
+constexpr double kEngineSeconds = 4 * 3600;  // in which requests come to an engine
+
+template <std::size_t Size>
+void put_counts(double (&out)[Size], double& sum_s, const LatencyCounts& counts) {
+  CHECK(counts.counts.size() <= Size);
+  std::copy(counts.counts.begin(), counts.counts.end(), out);
+  sum_s = counts.sum_s;
+}
+
+EngineNow engine_now(const EngineCounters& counters) {
+  EngineNow out{.running = static_cast<double>(counters.running),
+                .waiting = static_cast<double>(counters.waiting),
+                .kv_share = std::min(1.0, counters.kv_share),
+                .prompt_tokens = counters.prompt_tokens,
+                .generated_tokens = counters.generated_tokens,
+                .steps = static_cast<double>(counters.steps)};
+  put_counts(out.between_tokens, out.between_tokens_s, counters.between_tokens);
+  put_counts(out.first_token, out.first_token_s, counters.first_token);
+  return out;
 }
 
 // For people who look at the GPU's processes: the program, as the kernel has it.
@@ -145,6 +167,10 @@ Outcome SimMachine::perform(const Request& request, const Peer& peer) {
       return {start_job(request, peer)};
     case Op::job_status:
       return {job_status(peer)};
+    case Op::start_engine:
+      return {start_engine(request, peer)};
+    case Op::engine_status:
+      return {engine_status(peer)};
     case Op::partition:
       return {partition(request)};
     case Op::call_fault:
@@ -195,17 +221,24 @@ SimMachine::Gpu* SimMachine::job_gpu(std::uint64_t connection) {
   return nullptr;
 }
 
-Reply SimMachine::start_job(const Request& request, const Peer& peer) {
-  constexpr double kLongest = 1e9;  // seconds
+// Whether a job may begin there; then the code is success.
+Reply SimMachine::check_start(const Request& request, const Peer& peer) {
   if (request.gpu == kEveryGpu) return answer(Return::invalid_argument, "which GPU?");
-  if (!(request.number >= 0 && request.number <= kLongest))
-    return answer(Return::invalid_argument, "work: allowed is 0 to 1e9 s");
   if (job_gpu(peer.connection) != nullptr)
     return answer(Return::invalid_argument, "this connection has a job already");
-  Gpu& gpu = *gpus_[request.gpu];
+  const Gpu& gpu = *gpus_[request.gpu];
   if (gpu.lost) return answer(Return::gpu_is_lost, "the GPU is lost");
   if (gpu.jobs.size() >= kProcessesMax)
     return answer(Return::insufficient_size, "the GPU has as many jobs as it can list");
+  return {};
+}
+
+Reply SimMachine::start_job(const Request& request, const Peer& peer) {
+  constexpr double kLongest = 1e9;  // seconds
+  if (!(request.number >= 0 && request.number <= kLongest))
+    return answer(Return::invalid_argument, "work: allowed is 0 to 1e9 s");
+  if (const Reply refused = check_start(request, peer); refused.code != 0) return refused;
+  Gpu& gpu = *gpus_[request.gpu];
   auto workload = workload_of(request, gpu.sim.chip());
   if (!workload.ok()) return answer(code_of(workload.error()), workload.error().message);
   const auto instance = instance_of(request, gpu.sim);
@@ -215,6 +248,46 @@ Reply SimMachine::start_job(const Request& request, const Peer& peer) {
   gpu.jobs.push_back({peer.connection, peer.pid, program_of(peer.pid), tenant});
   gpu.sample_processes();
   return {};
+}
+
+Reply SimMachine::start_engine(const Request& request, const Peer& peer) {
+  if (const Reply refused = check_start(request, peer); refused.code != 0) return refused;
+  Gpu& gpu = *gpus_[request.gpu];
+  const auto instance = instance_of(request, gpu.sim);
+  if (!instance.ok()) return answer(code_of(instance.error()), instance.error().message);
+  const EngineOrder& wanted = request.engine;
+  const auto bounded = [](std::uint32_t number) {
+    return static_cast<int>(std::min<std::uint32_t>(number, 1u << 20));
+  };
+  const ServingOrder order{.engine = get_text(wanted.name),
+                           .most_running = bounded(wanted.most_running),
+                           .step_tokens = bounded(wanted.step_tokens),
+                           .arrivals = {.rate = wanted.rate,
+                                        .until_s = kEngineSeconds,
+                                        .burst_times = wanted.burst_times,
+                                        .burst_at_s = wanted.burst_at_s,
+                                        .burst_s = wanted.burst_s,
+                                        .seed = wanted.seed},
+                           .trace = get_text(request.path)};
+  auto job = ServingJob::create(order, gpu.sim.chip());
+  if (!job.ok()) return answer(code_of(job.error()), job.error().message);
+  const SimGpu::TenantId tenant = (*job)->start(gpu.sim, *instance);
+  gpu.jobs.push_back({peer.connection, peer.pid, program_of(peer.pid), tenant, *std::move(job)});
+  gpu.sample_processes();
+  return {};
+}
+
+Reply SimMachine::engine_status(const Peer& peer) {
+  Gpu* gpu = job_gpu(peer.connection);
+  if (gpu == nullptr) return answer(Return::not_found, "this connection has no job");
+  const Job& job = *std::find_if(gpu->jobs.begin(), gpu->jobs.end(),
+                                 [&](const Job& one) { return one.connection == peer.connection; });
+  if (job.engine == nullptr) return answer(Return::invalid_argument, "its job is no engine");
+  if (gpu->sim.tenant(job.tenant) == nullptr)
+    return answer(Return::gpu_is_lost, "the GPU was lost or partitioned");
+  Reply reply;
+  reply.engine = engine_now(job.engine->counters());
+  return reply;
 }
 
 Reply SimMachine::partition(const Request& request) {

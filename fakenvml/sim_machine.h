@@ -65,7 +65,10 @@ class SimMachine {
   Outcome perform(const Request& request, const Peer& peer);
   Outcome write_setting(const Request& request);
   Reply start_job(const Request& request, const Peer& peer);
+  Reply start_engine(const Request& request, const Peer& peer);
+  Reply check_start(const Request& request, const Peer& peer);
   Reply job_status(const Peer& peer);
+  Reply engine_status(const Peer& peer);
   Reply partition(const Request& request);
   Reply add_call_fault(const Request& request);
   Reply add_gpu_fault(const Request& request);

@@ -1,10 +1,12 @@
 // A GPU of a SimMachine, its settings, jobs, faults and samples: for sim_machine*.cc only.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "device/nvml/nvml_abi.h"
+#include "device/sim/serving/serving_job.h"
 #include "fakenvml/sim_machine.h"
 
 namespace derate::fakenvml {
@@ -14,6 +16,7 @@ struct Job {
   pid_t pid = 0;
   std::string process_name;
   SimGpu::TenantId tenant = 0;
+  std::unique_ptr<ServingJob> engine = {};  // null: it is another workload
 };
 
 struct SimMachine::Gpu {

@@ -54,6 +54,46 @@ class SimMachineTest : public testing::Test {
   Duration time_{};
 };
 
+TEST_F(SimMachineTest, AnEngineServesRequestsAndCountsThem) {
+  Request request;
+  request.op = Op::start_engine;
+  request.gpu = 0;
+  request.engine.rate = 0.5;
+  request.engine.most_running = 16;
+  const auto begin = [&](std::uint64_t connection) {
+    return machine_.handle(request, {connection, static_cast<pid_t>(connection), kOwner}).reply;
+  };
+  const auto engine = [&](std::uint64_t connection) {
+    Request status;
+    status.op = Op::engine_status;
+    return machine_.handle(status, {connection, 0, kOwner}).reply;
+  };
+  ASSERT_EQ(begin(1).code, 0u);
+  pass(60s);
+  const Reply reply = engine(1);
+  ASSERT_EQ(reply.code, 0u);
+  EXPECT_GT(reply.engine.generated_tokens, 100);
+  EXPECT_GT(reply.engine.steps, 100);
+  EXPECT_LE(reply.engine.running, 16);
+  double intervals = 0;
+  for (const double count : reply.engine.between_tokens) intervals += count;
+  // Each request's first token has no interval before it.
+  double first = 0;
+  for (const double count : reply.engine.first_token) first += count;
+  EXPECT_DOUBLE_EQ(intervals + first, reply.engine.generated_tokens);
+  EXPECT_EQ(start("GeMM", 2).code, 0u);
+  EXPECT_NE(engine(2).code, 0u);  // no engine
+  machine_.forget(1, false);
+  EXPECT_NE(engine(1).code, 0u);
+  request.engine.rate = 1e9;
+  EXPECT_NE(begin(3).code, 0u);
+  request.engine.rate = 1;
+  put_text(request.engine.name, "gpt");
+  EXPECT_NE(begin(3).code, 0u);
+  request.gpu = 1;  // a chip without engines
+  EXPECT_NE(begin(3).code, 0u);
+}
+
 TEST_F(SimMachineTest, ALockIsKeptAndTakesEffect) {
   EXPECT_EQ(start("GeMM", 1).code, 0u);
   EXPECT_EQ(ask(Op::set_locked_clocks, 0, 952, 952), Return::success);
@@ -131,7 +171,7 @@ TEST_F(SimMachineTest, NonsenseIsRefused) {
   request = {};
   request.version = 99;
   EXPECT_EQ(code(machine_.handle(request, kUser)), Return::argument_version_mismatch);
-  for (const unsigned int op : {13u, 19u, 23u, 29u, 35u, ~0u})
+  for (const unsigned int op : {13u, 19u, 25u, 29u, 36u, ~0u})
     EXPECT_EQ(ask(static_cast<Op>(op), 0), Return::invalid_argument) << op;
   EXPECT_EQ(ask(Op::set_locked_clocks, 2, 952, 952), Return::invalid_argument);
   EXPECT_EQ(ask(Op::set_locked_clocks, kEveryGpu, 952, 952), Return::invalid_argument);

@@ -924,11 +924,37 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
             "derate sim serve --chip V100-SXM2,H200 --dir /tmp/gpus"});
 }
 
+// Of `derate sim job llm`.
+void add_engine(CLI::App& verb, SimEngineOptions& options) {
+  add_value(verb, "--metrics", "ADDRESS:PORT", options.metrics,
+            "llm: where its page of metrics is, a loopback address; default: " + options.metrics);
+  add_value(verb, "--engine", "NAME", options.name,
+            "llm: the engine; default: the chip's first (docs/serving-engines.md)");
+  add_value(verb, "--requests", "RATE", options.requests,
+            "llm: requests a second, on average; they come for four hours; default: 1")
+      ->check(in_range(0.001, 1000));
+  add_value(verb, "--burst", "AT,LENGTH,TIMES", options.burst,
+            "llm: so many times the requests, from then on, for so long, as 60s,20s,3");
+  add_value(verb, "--trace", "FILE", options.trace,
+            "llm: sizes of requests, CSV (arrival_s, prompt_tokens, generated_tokens); default: "
+            "assumed ones");
+  add_value(verb, "--running", "N", options.running,
+            "llm: requests that run at a time at most; default: vLLM's 256")
+      ->check(whole_in(1, 4096));
+  add_value(verb, "--step-tokens", "N", options.step_tokens,
+            "llm: tokens of a step at most; default: the engine's own")
+      ->check(whole_in(1, 1 << 20));
+  add_value(verb, "--seed", "N", options.seed, "llm: of when requests come; default: 1")
+      ->check(whole_in(0, 1 << 30));
+}
+
 void add_sim_job(CommandLine& line, CLI::App& sim) {
   auto [verb, options] = line.add_verb<SimJobOptions>(
       sim, "job", "Occupy a served GPU with work, then say what it came to");
-  add_value(verb, "workload", "WORKLOAD", options.workload,
-            "What to run (derate sim list); default: the chip's first");
+  add_value(
+      verb, "workload", "WORKLOAD", options.workload,
+      "What to run (derate sim list); default: the chip's first; llm: an engine that serves a "
+      "language model, with vLLM's metrics");
   add_time(verb, "--work", options.work_s, "How much, as time at the highest clock",
            {0, 1e9, "until Ctrl-C"});
   add_value(verb, "-i,--gpu", "GPUS", options.gpu,
@@ -940,9 +966,11 @@ void add_sim_job(CommandLine& line, CLI::App& sim) {
   verb.add_flag("--beat", options.beat, "Say each second how far it is, as applications can");
   add_value(verb, "--launches", "FILE", options.launches,
             "Launch kernels as in this recording, for who counts them (docs/progress.md)");
+  add_engine(verb, options.engine);
   add_sim_directory(verb, options);
   end_verb(verb, options,
-           {"derate sim job GeMM --work 120s", "derate sim job -i 1 --work 2m --json"});
+           {"derate sim job GeMM --work 120s", "derate sim job -i 1 --work 2m --json",
+            "derate sim job llm --requests 2 --burst 60s,20s,3"});
 }
 
 void add_sim_show(CommandLine& line, CLI::App& sim) {

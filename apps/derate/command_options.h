@@ -269,7 +269,15 @@ struct SimServeOptions : Common, SimDirectory {
   std::string mig;  // a layout; "none": MIG mode without instances
   std::vector<std::uint32_t> minors;
 };
+// Of the workload llm.
+struct SimEngineOptions {
+  std::string metrics = "127.0.0.1:8000", name, trace, burst;
+  double requests = 1;               // a second
+  int running = 0, step_tokens = 0;  // 0: the engine's own
+  int seed = 1;
+};
 struct SimJobOptions : Common, SimDirectory {
+  SimEngineOptions engine;
   std::string workload;
   double work_s = 0;  // at the highest clock; 0: until Ctrl-C
   std::string gpu = "0";

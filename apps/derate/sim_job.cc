@@ -1,12 +1,15 @@
 // derate sim job: work for a served GPU, for as long as this process lives.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "beats.h"
 #include "service/transport/signals.h"
+#include "sim_engine.h"
 #include "sim_launches.h"
 #include "sim_served.h"
 #include "terminal/output.h"
@@ -101,8 +104,17 @@ Result<int> run_verb(const SimJobOptions& options) {
                  fmt::format("'{}' names {} GPUs: a job has one", options.gpu, gpus.size())};
   auto launches = TRY(launches_of(options, *client, gpus.front()));
   watch_signals();
-  const Request request = TRY(start_request(options, gpus.front(), work_s));
+  const bool serves = options.workload == kEngineWorkload;
+  const Request request = TRY(serves ? engine_request(options, gpus.front())
+                                     : start_request(options, gpus.front(), work_s));
   TRY(ask_sim(*client, request));
+  SystemClock clock;
+  std::unique_ptr<HttpServer> page;
+  if (serves) {
+    page = TRY(serve_engine(options.engine.metrics, *client, kEngineWorkload, clock));
+    if (!options.json) print("serving http://{}/metrics\n", options.engine.metrics);
+    std::fflush(stdout);
+  }
   const Reply reply = TRY(wait_for_end(*client, work_s, options.beat, launches));
   report(reply, gpus.front(), options.json);
   // Work without an end ends by a signal; other work is cut short by it.
