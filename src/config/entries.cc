@@ -21,7 +21,7 @@ struct Said {
   std::string value;  // as TOML
 };
 
-// What differs from the default.
+// The keys whose values differ from the default.
 template <class Entry>
 std::vector<Said> said_in(const Entry& entry) {
   std::vector<std::string> defaults;

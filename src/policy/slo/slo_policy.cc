@@ -194,8 +194,8 @@ PolicyInfo slo_info() {
       "slo",
       "keep a latency promise of a serving engine at the least energy",
       "Reads the metrics of an engine that serves a language model, and lowers the clock as far "
-      "as the promised share of tokens still comes in time. Simulated so far: only `derate demo "
-      "serve` gives it an engine's metrics; without them it holds the highest clock.",
+      "as the promised share of tokens still comes in time. For GPUs of a [[service]] "
+      "(docs/serving.md); without metrics it holds the highest clock. Not tested on a real engine.",
       false,
       kSloParams,
       create_slo,

@@ -48,7 +48,7 @@ void put_gpus(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& ou
   }
 }
 
-// What the promise lets be late, beside the time.
+// The promised time, or the share of tokens that may be later.
 template <bool kShare>
 void put_promises(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
   for (const ServiceView& service : snapshot.services)

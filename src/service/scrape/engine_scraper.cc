@@ -16,7 +16,7 @@ namespace {
 constexpr Duration kMostWait = std::chrono::seconds(8);
 constexpr std::size_t kLongestShown = 100;
 
-// What an answer that is no page says of itself.
+// The error of an answer that is no page.
 Error no_page(const HttpResponse& answer) {
   if (answer.status / 100 == 3)
     return {Errc::query_failed,

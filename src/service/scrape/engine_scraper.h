@@ -13,7 +13,7 @@
 
 namespace derate {
 
-// Where a page is, and what counts on it.
+// The address of a page, and the series that count on it.
 struct ScrapeTarget {
   std::string service;  // its name
   HttpTarget url;

@@ -59,7 +59,7 @@ ServiceBook::Service ServiceBook::made_of(const ServiceSetting& setting) {
   return out;
 }
 
-// What has not changed goes on.
+// A service that has not changed goes on.
 void ServiceBook::rules(const Settings& settings) {
   std::vector<Service> now;
   for (const ServiceSetting& setting : settings.services) {
@@ -186,12 +186,12 @@ void ServiceBook::watch_age(Service& service) {
   const bool was = std::exchange(service.stale, stale);
   const EventFields fields{{"service", service.setting.name}};
   const bool ends = stale && !was;
-  if (ends && !std::exchange(service.told, true))
+  if (ends && !std::exchange(service.reported, true))
     options_.tell(EventKind::metrics_lost,
                   fmt::format("service {}: there are no new metrics{}{}", service.setting.name,
                               service.error.empty() ? "" : ": ", service.error),
                   fields);
-  if (!stale && was && std::exchange(service.told, false))
+  if (!stale && was && std::exchange(service.reported, false))
     options_.tell(EventKind::metrics_found,
                   fmt::format("service {}: there are metrics again", service.setting.name), fields);
 }

@@ -68,7 +68,7 @@ class ServiceBook {
     std::string error = {};  // of the last reading; empty: it was good
     ServiceWindow window;
     std::map<std::string, double> clocks = {};  // shares of the highest, by UUID
-    bool stale = true, told = false;            // told: that it is stale
+    bool stale = true, reported = false;        // reported: an event says that it is stale
   };
 
   Result<nlohmann::ordered_json> obey(const ServiceReport& request);

@@ -32,7 +32,7 @@ class ServiceWindow {
   // The share of the highest clock that its slowest GPU runs at.
   void take_clock(Instant time, double share) { clocks_.add(time, share); }
   // New metrics. `edge_s`: the edge of the promise; empty: nothing is late. `energy`: of its GPUs
-  // since some moment; empty: not known. Where the engine began anew, so does this.
+  // since some moment; empty: not known. If the engine began anew, so does this.
   void take(const SharedServingState& state, std::optional<double> edge_s,
             std::optional<Joules> energy);
   // Empty: there are no two readings of one run.
