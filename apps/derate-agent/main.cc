@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/outermost.h"
 #include "base/text.h"
+#include "base/write_now.h"
 #include "config/paths.h"
 #include "duties.h"
 #include "health_check.h"
@@ -43,6 +44,7 @@ struct CommandLine {
   std::optional<std::string> check;  // a path
   std::optional<std::string> otlp;   // empty text: where the environment says
   std::optional<double> otlp_interval_s;
+  std::string read, model;  // a page of metrics
 };
 
 std::vector<std::string> sockets_of(const CommandLine& line) {
@@ -199,6 +201,17 @@ std::vector<ProgramOption> other_options(CommandLine& line) {
                "http://localhost:4318",
        .target = &line.otlp,
        .excludes = {"--listen", "--allow-host", "--page", "--metrics-only", "--check"}},
+      {.names = "--read",
+       .type = "URL",
+       .what = "Serve nothing; read this page of an engine's metrics four times a second and print "
+               "a line of JSON each, as `derate run --metrics` has it done",
+       .target = &line.read,
+       .excludes = {"--listen", "--allow-host", "--page", "--metrics-only", "--check", "--otlp"}},
+      {.names = "--model",
+       .type = "NAME",
+       .what = "The model whose metrics count; default: the page's only one",
+       .target = &line.model,
+       .needs = "--read"},
       {.names = "--otlp-interval",
        .type = "SECONDS",
        .what = "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60",
@@ -225,14 +238,30 @@ ProgramUsage usage_of(CommandLine& line) {
           "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
           "  derate-agent --listen 0.0.0.0:9410 --metrics-only   # in a pod\n"
           "  derate-agent --check /readyz                   # a probe of Kubernetes\n"
+          "  derate-agent --read http://127.0.0.1:8000/metrics   # an engine's page, as read\n"
           "  curl http://127.0.0.1:9410/metrics\n"
           "  curl -H @FILE http://127.0.0.1:9410/v1/gpu-list   # Authorization: Bearer TOKEN\n\n"
           "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n",
       .options = std::move(options)};
 }
 
+// On the thread of main(), until a signal ends the process or nobody reads its lines.
+Result<int> read_page(const CommandLine& line) {
+  SystemClock clock;
+  ServiceView page{.name = "run", .metrics = line.read, .every_seconds = 0.25};
+  page.wanted_model = line.model;
+  const ScrapeTarget target = TRY(scrape_target(page).with("--read"));
+  while (true) {
+    if (!write_while(STDOUT_FILENO, read_once(target, clock) + "\n", clock, [] { return true; }))
+      return exit_code::kOk;
+    const Instant now = clock.now();
+    (void)clock.sleep_until(now + target.every - now.time_since_epoch() % target.every);
+  }
+}
+
 Result<int> run(const CommandLine& line, const Log& log) {
   if (line.check) return check(line);
+  if (!line.read.empty()) return read_page(line);
   TRY(line.otlp ? push(line, log) : serve(line, log));
   return exit_code::kOk;
 }

@@ -164,6 +164,14 @@ std::size_t size_of(const ServiceReading& reading) {
   return kRest + reading.error.size() + kNumber * numbers;
 }
 
+std::string read_once(const ScrapeTarget& target, Clock& clock) {
+  auto read = scrape(target, clock);
+  const ServiceReading reading =
+      read.ok() ? reading_of(target.service, *read)
+                : ServiceReading{.service = target.service, .error = read.error().message};
+  return json_text(request_json(ServiceReport{{reading}}));
+}
+
 void Readings::put(ServiceReading next, Instant read) {
   const std::lock_guard lock(mutex_);
   const std::string service = next.service;

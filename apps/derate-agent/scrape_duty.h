@@ -40,6 +40,9 @@ class Readings {
   std::map<std::string, Entry> newest_;  // by service: those that were not taken
 };
 
+// A report of one reading of the page, as a line of JSON.
+std::string read_once(const ScrapeTarget& target, Clock& clock);
+
 // The rough size of a reading as JSON.
 std::size_t size_of(const ServiceReading& reading);
 

@@ -326,17 +326,37 @@ void add_command(CLI::App& verb, RunOptions& options) {
 constexpr const char* kKeepsExitCode =
     "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n";
 
+// The command is an engine: docs/serving.md.
+void add_run_engine(CLI::App& verb, RunEngineOptions& options) {
+  CLI::Option* metrics =
+      add_value(verb, "--metrics", "URL", options.metrics,
+                "The command serves a language model, and this is its page of metrics, such as "
+                "http://127.0.0.1:8000/metrics");
+  add_value(verb, "--promise", "PROMISE", options.promise,
+            "The latency that the GPUs keep, such as 'itl p99 <= 50 ms', by the policy slo")
+      ->needs(metrics);
+  add_value(verb, "--model", "NAME", options.model, "The model whose metrics count")
+      ->needs(metrics);
+  add_value(verb, "--most-running", "N", options.most_running,
+            "Requests that it runs at a time at most, for an upper bound of late tokens")
+      ->check(whole_in(1, 100'000))
+      ->needs(metrics);
+}
+
 void add_run(CommandLine& line) {
   auto [verb, options] = line.add_verb<RunOptions>(
       line.app, "run", "Govern GPUs while a command runs, then say what it came to");
   add_own_gpu_choice(verb, options.gpus);
   add_policy(verb, options.policy);
   verb.add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
+  add_run_engine(verb, options.engine);
   add_command(verb, options);
   verb.footer(
       examples({"derate run -- python3 train.py", "derate run --dry-run -- python3 train.py",
                 "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
-                "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
+                "derate run --sim V100-SXM2 --app GeMM -- sleep 30",
+                "derate run --metrics http://127.0.0.1:8000/metrics \\\n"
+                "    --promise 'itl p99 <= 50 ms' -- vllm serve MODEL"}) +
       kKeepsExitCode);
 }
 

@@ -43,7 +43,15 @@ struct GpuChoice {
   bool all = false;   // else those that are the command's own, where its environment says so
 };
 
+// The command is an engine that serves a language model.
+struct RunEngineOptions {
+  std::string metrics;  // the address of its page; empty: it is none
+  std::vector<std::string> promise;
+  std::string model;
+  int most_running = 0;  // 0: not known
+};
 struct RunOptions : Common {
+  RunEngineOptions engine;
   PolicyOptions policy;
   SimCliOptions sim;
   GpuChoice gpus;

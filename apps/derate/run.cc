@@ -41,6 +41,8 @@ void listen(RunSession& session, Instant deadline) {
                            session.tracker->on_message(text, sender);
                          });
                        }});
+  if (RunEngine* const engine = session.engine.get(); engine != nullptr)
+    sources.push_back({engine->fd(), [engine] { engine->take(); }});
   if (LaunchServer* const launches = session.launches.get(); launches != nullptr)
     sources.push_back({launches->fd(), [&session, launches] {
                          launches->serve([&](LaunchPage page, const LaunchServer::Sender& sender) {
@@ -206,6 +208,10 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
 // started, so that it does not run as if it were governed.
 Result<int> run_without_rights(const RunOptions& options, bool tuned, const Log& log) {
   const auto daemon = find_daemon();
+  if (daemon.ok() && !options.engine.metrics.empty())
+    return Error{Errc::not_supported,
+                 "--metrics: derated reads the engines that its configuration names "
+                 "(docs/serving.md), not those of users' runs"};
   if (!tuned && daemon.ok())
     return TRY(run_at_daemon(options, *daemon, log)
                    .with("derated governs no GPU for this command, which was not started"));

@@ -6,10 +6,12 @@
 #include <memory>
 #include <utility>
 
+#include "api/requests.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/write_now.h"
 #include "run_command.h"
+#include "run_engine.h"
 #include "service/transport/signals.h"
 #include "simulated.h"
 #include "terminal/output.h"
@@ -21,6 +23,7 @@ std::string text_of(const RunAccount& account) {
   std::string out = fmt::format("\nderate: the command ended with exit code {} after {}\n",
                                 account.exit_code, duration_text(account.time));
   for (const GpuAccount& each : account.gpus) out += summary_text(each.summary, each.figures);
+  if (account.engine) out += engine_sentence(*account.engine) + "\n";
   for (const std::string& note : account.notes) out += note + "\n";
   if (account.tuned != nullptr) return out + tuning_text(*account.tuned, account.now);
   return out + closing_sentence(account.gpus) + "\n";
@@ -36,6 +39,7 @@ Json json_of(const RunAccount& account, const std::vector<std::string>& command)
               {"exit_code", account.exit_code},
               {"time_seconds", seconds(account.time)},
               {"gpus", std::move(gpus)}};
+  if (account.engine) out["engine"] = answer_json(ServicesAnswer{{*account.engine}})["services"][0];
   if (!account.notes.empty()) out["notes"] = account.notes;
   if (account.tuned != nullptr)
     out["tuning"] = tuning_json(*account.tuned, account.now);

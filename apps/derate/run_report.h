@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/service_requests.h"
 #include "base/text_file.h"
 #include "command_options.h"
 #include "summary.h"
@@ -20,6 +21,7 @@ struct RunAccount {
   std::vector<std::string> notes = {};  // a sentence on each GPU that was not governed
   const TunedRun* tuned = nullptr;      // in place of a policy
   Instant now{};
+  std::optional<ServiceView> engine = {};  // empty: the command serves no language model
 };
 
 // Writes to `file`, else to standard error: standard output is the command's. While the reader

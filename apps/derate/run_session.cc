@@ -189,6 +189,7 @@ void add_sinks(RunSession& session) {
     if (ledger && each.gpu.governed) ledger->add(each.record);
     if (session.records && session.recorded.ok())
       session.recorded = session.records->add(each.record);
+    if (session.engine != nullptr) session.engine->take(each);
     if (session.windows != nullptr && each.record.sample)
       session.windows->service().take(each.gpu.uuid(), *each.record.sample);
   });
@@ -212,6 +213,13 @@ void report_simulated_work(RunSession& session) {
   for (const ManagedGpu& gpu : session.gpus()) done += gpu.open.sim->work_done();
   (void)session.fleet->report_work(kTuning, {.run = 1, .done = done, .time = session.clock.now()})
       .ok();
+}
+
+std::set<std::size_t> governed_places(const RunSession& session) {
+  std::set<std::size_t> out;
+  for (std::size_t at = 0; at < session.gpus().size(); ++at)
+    if (session.gpus()[at].governed && at < session.work.size()) out.insert(at);
+  return out;
 }
 
 GpuSummary summary_of(RunSession& session, std::size_t at) {
@@ -299,7 +307,11 @@ Result<void> prepare(RunSession& session, const RunOptions& options, const Chose
   if (session.tuned && session.dry_run)
     return Error{Errc::bad_config, "governor.dry_run: tuning is nothing without a write"};
   // Told before a GPU is opened.
-  if (!session.tuned) session.policy = TRY(choose_policy(options.policy, settings));
+  PolicyOptions chosen_policy = options.policy;
+  if (!options.engine.promise.empty() && chosen_policy.policy.empty()) chosen_policy.policy = "slo";
+  if (!session.tuned) session.policy = TRY(choose_policy(chosen_policy, settings));
+  if (!options.engine.metrics.empty())
+    session.engine = TRY(RunEngine::start(options.engine, session.clock));
   OpenGpus opened = TRY(open_chosen(session, settings, options, chosen, link));
   session.models.emplace(files_of_models(session.log), session.clock, log_of_models(session.log));
   settings.govern = false;  // these are governed for the command alone
@@ -347,6 +359,7 @@ void publish(const RunSession& session, StateFile& state) {
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   session.work = session.steps.with_steps(session.tracker->update(tracked_gpus(session)),
                                           session.clock.now(), *session.tracker, session.gpus());
+  if (session.engine != nullptr) session.engine->add_to(session.work, governed_places(session));
   session.fleet->set_work(session.work);
   see_work(session);
   follow_work(session);
@@ -381,6 +394,7 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
       account.notes.push_back(
           fmt::format("GPU {}: {}", session.gpus()[i].id().index, session.not_governed[i]));
   }
+  if (session.engine != nullptr) account.engine = session.engine->view();
   for (const OpenGpu& gpu : session.others)
     if (const GpuId& id = gpu.source->capability().id; session.elsewhere.contains(id.uuid))
       account.notes.push_back(works_elsewhere(id));

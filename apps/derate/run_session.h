@@ -18,6 +18,7 @@
 #include "govern/ledger.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
+#include "run_engine.h"
 #include "service/answers/command_windows.h"
 #include "service/records/state_file.h"
 #include "service/workloads/beat_socket.h"
@@ -71,6 +72,7 @@ struct RunSession {
   bool counts_launches = false;
   std::unique_ptr<LaunchServer> launches;   // null: they are not counted
   std::unique_ptr<CommandWindows> windows;  // null: a daemon has them, or none can be heard
+  std::unique_ptr<RunEngine> engine;        // null: the command serves no language model
   std::optional<WorkloadTracker> tracker;
   StepWatch steps;
   std::vector<GpuWork> work;  // on each GPU, as last told
