@@ -279,9 +279,14 @@ void add_demo_serve(CommandLine& line, CLI::App& demo) {
   verb.add_option("--step-tokens", options.step_tokens,
                   "Tokens of a step, at most; default: the engine's own")
       ->check(whole_in(16, 1 << 20));
+  add_time(verb, "--live", options.live_s,
+           "Also run the first load for so long in real time, by real processes: an engine on each "
+           "of two simulated GPUs, one at the highest clock, one under slo",
+           {0, 600, "not"});
   end_verb(verb, options,
            {"derate demo serve", "derate demo serve --data tables --seeds 100",
-            "derate demo serve --step-tokens 512 --load 0.4 --json"});
+            "derate demo serve --step-tokens 512 --load 0.4 --json",
+            "derate demo serve --load 0.4 --live 2m"});
 }
 
 void add_demo(CommandLine& line) {
@@ -966,6 +971,7 @@ void add_engine(CLI::App& verb, SimEngineOptions& options) {
       ->check(whole_in(1, 1 << 20));
   add_value(verb, "--seed", "N", options.seed, "llm: of when requests come; default: 1")
       ->check(whole_in(0, 1 << 30));
+  add_time(verb, "--for", options.for_s, "llm: how long", {0, 4 * 3600, "until Ctrl-C"});
 }
 
 void add_sim_job(CommandLine& line, CLI::App& sim) {

@@ -35,6 +35,7 @@ struct DemoServeOptions : Common {
   std::vector<double> loads = {0.15, 0.4, 0.65};
   int seeds = 4, seed = 1, most_running = 16;
   int step_tokens = 0;  // 0: the engine's own
+  double live_s = 0;    // of real processes, too; 0: none
 };
 
 // The GPUs of a command that is started here.
@@ -283,6 +284,7 @@ struct SimEngineOptions {
   double requests = 1;               // a second
   int running = 0, step_tokens = 0;  // 0: the engine's own
   int seed = 1;
+  double for_s = 0;  // 0: until Ctrl-C
 };
 struct SimJobOptions : Common, SimDirectory {
   SimEngineOptions engine;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "command_options.h"
+#include "demo_live.h"
 #include "device/sim/serving/serving_requests.h"
 #include "lab/serving/compare_serving.h"
 #include "policy/published_serving/published_serving.h"
@@ -121,12 +122,17 @@ Result<int> run_verb(const DemoServeOptions& options) {
         progress.show(done, all, clock.now() - begin);
       }));
   progress.clear();
+  const ServingLoad& first = comparison.loads.front();
+  const DemoLoad live{spec.chip->name, spec.law.name, first.rate, first.edge_s};
   if (options.json) {
     Json document = {
         {"chip", spec.chip->name},   {"engine", spec.law.name},
         {"source", spec.law.source}, {"capacity_requests_per_second", comparison.capacity},
         {"seeds", spec.seeds},       {"loads", Json::array()}};
     for (const ServingLoad& load : comparison.loads) document["loads"].push_back(load_json(load));
+    if (options.live_s > 0)
+      for (const LiveRun& run : TRY(demo_live(options, live)))
+        document["live"].push_back({{"policy", run.policy}, {"energy_joules", run.joules}});
     return print_json("demo serve", document);
   }
   print(
@@ -149,6 +155,8 @@ Result<int> run_verb(const DemoServeOptions& options) {
       "Simulated in\n"
       "{:.1f} s; not tested on a real engine.\n",
       seconds(clock.now() - begin));
+  if (options.live_s > 0)
+    print("{}", live_text(TRY(demo_live(options, live)), live, options.live_s));
   return 0;
 }
 

@@ -31,7 +31,7 @@ class RunEngine {
   RunEngine(const RunEngine&) = delete;
   RunEngine& operator=(const RunEngine&) = delete;
 
-  // What derate-agent prints, to be polled; it does not block.
+  // The end of the pipe that derate-agent prints to; it does not block.
   int fd() const { return lines_.get(); }
   void take();
   // The work of the GPUs that are governed, with the engine on them.

@@ -187,8 +187,8 @@ void add_sinks(RunSession& session) {
   session.fleet->add_sink([&session](const GpuRecord& each) {
     auto& ledger = session.ledgers[static_cast<std::size_t>(each.record.gpu)];
     if (ledger && each.gpu.governed) ledger->add(each.record);
-    if (session.records && session.recorded.ok())
-      session.recorded = session.records->add(each.record);
+    if (session.records.file && session.records.written.ok())
+      session.records.written = session.records.file->add(each.record);
     if (session.engine != nullptr) session.engine->take(each);
     if (session.windows != nullptr && each.record.sample)
       session.windows->service().take(each.gpu.uuid(), *each.record.sample);
@@ -329,8 +329,8 @@ Result<void> prepare(RunSession& session, const RunOptions& options, const Chose
   add_sinks(session);
   if (!options.report.empty()) session.report = TRY(TextFile::create(options.report));
   if (!options.records.empty()) {
-    session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
-    session.records->write_on_a_thread();
+    session.records.file = TRY(RecordsFile::create(options.records, session.clock.now()));
+    session.records.file->write_on_a_thread();
   }
   for (const ManagedGpu& gpu : session.gpus())
     if (gpu.open.sim != nullptr)
@@ -364,7 +364,7 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   see_work(session);
   follow_work(session);
   session.fleet->tick(depth);
-  TRY(std::move(session.recorded));
+  TRY(std::move(session.records.written));
   report_simulated_work(session);
   session.fleet->maintain();
   session.tracker->begin_listing(tracked_gpus(session));

@@ -65,8 +65,10 @@ struct RunSession {
   std::vector<OpenGpu> others;
   std::set<std::string> elsewhere;  // UUIDs of `others` where the command works
   bool given_back = false;
-  std::optional<RecordsFile> records;
-  Result<void> recorded;
+  struct {
+    std::optional<RecordsFile> file;  // empty: none was named
+    Result<void> written;
+  } records;
   std::optional<TextFile> report;
   std::unique_ptr<BeatServer> beats;  // null: none can be heard
   bool counts_launches = false;

@@ -48,8 +48,10 @@ Result<std::optional<SimLaunches>> launches_of(const SimJobOptions& options,
 }
 
 // Until the work is done or a signal comes; `beat`: saying each second how far it is.
-Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat,
+Result<Reply> wait_for_end(fakenvml::SimClient& client, const SimJobOptions& options,
                            std::optional<SimLaunches>& launches) {
+  const double work_s = options.work_s, for_s = options.engine.for_s;
+  const bool beat = options.beat;
   constexpr Duration kBeatEvery = std::chrono::seconds(1);
   Request request;
   request.op = Op::job_status;
@@ -60,7 +62,8 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat
   ProgressLine progress("s of work");
   while (true) {
     const Reply reply = TRY(ask_sim(client, request));
-    if (reply.finished != 0 || stop_signal() != 0) {
+    const bool over = for_s > 0 && clock.now() - began >= from_seconds(for_s);
+    if (reply.finished != 0 || over || stop_signal() != 0) {
       progress.clear();
       return reply;
     }
@@ -115,7 +118,7 @@ Result<int> run_verb(const SimJobOptions& options) {
     if (!options.json) print("serving http://{}/metrics\n", options.engine.metrics);
     std::fflush(stdout);
   }
-  const Reply reply = TRY(wait_for_end(*client, work_s, options.beat, launches));
+  const Reply reply = TRY(wait_for_end(*client, options, launches));
   report(reply, gpus.front(), options.json);
   // Work without an end ends by a signal; other work is cut short by it.
   const bool complete = reply.finished != 0 || work_s == 0;
