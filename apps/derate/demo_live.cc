@@ -53,7 +53,9 @@ Result<Programs> programs() {
   std::string folder = (std::filesystem::temp_directory_path() / "derate-demo-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr)
     return Error{Errc::io, fmt::format("'{}' cannot be made", folder)};
-  Programs out{TRY(own_program("derate")), TRY(own_nvml_library()), folder};
+  Programs out{.derate = {}, .nvml = {}, .folder = folder};
+  out.derate = TRY(own_program("derate"));
+  out.nvml = TRY(own_nvml_library());
   for (const char* each : {"/sim", "/run", "/state"}) TRY(make_folders(folder + each));
   return out;
 }

@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 TOKEN = "good.token-1"
+# The agent's own requests, of its duty of reading engines' metrics.
+OWN = ("/v1/services", "/v1/service-report")
 METRICS = "# HELP derate_up Whether it runs.\n# TYPE derate_up gauge\nderate_up 1\n"
 
 
@@ -66,13 +68,16 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(length).decode() if length else ""
         asked = {"method": self.command, "target": self.path, "body": body,
                  "fields": dict(self.headers.items())}
+        own = self.path in OWN and "Authorization" not in self.headers
         with self.server.lock:
-            self.server.asked.append(asked)
+            (self.server.own if own else self.server.asked).append(asked)
         if self.server.hangs.is_set():
             self.server.stop.wait(120)
             self.close_connection = True
             return
-        if self.path in ("/livez", "/readyz"):
+        if own:
+            self.answer(200, json.dumps({"ok": True, "services": self.server.services, "taken": 1}))
+        elif self.path in ("/livez", "/readyz"):
             self.answer(*self.server.health)
         elif self.path == "/metrics":
             self.answer(200, self.server.metrics, self.headers.get("Accept", "text/plain"),
@@ -98,7 +103,7 @@ class FakeDerated(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(str(path), Handler)
         os.chmod(path, 0o666)
         self.lock = threading.Lock()
-        self.asked = []
+        self.asked, self.own, self.services = [], [], []
         self.hangs, self.stop = threading.Event(), threading.Event()
         self.streams = 0
         self.metrics = METRICS
