@@ -144,8 +144,9 @@ class WhatTheAgentReads(service.Machine):
         engine.shutdown()
         engine.server_close()
         self.begin(chat=good)
-        self.derated.services.append({"name": "later", "metrics": f"http://127.0.0.1:{port}/metrics",
-                                      "promise": [], "gpus": [], "every_seconds": 0.25})
+        self.derated.services.append(
+            {"name": "later", "metrics": f"http://127.0.0.1:{port}/metrics", "promise": [],
+             "gpus": [], "every_seconds": 0.25})
         self.assertIn("Connection refused", self.error_of("later"))
         ThreadingHTTPServer.allow_reuse_address = True
         late = ThreadingHTTPServer(("127.0.0.1", port), Handler)
