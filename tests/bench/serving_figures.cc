@@ -1,0 +1,153 @@
+// Figures of the policy slo at moments that hours of arrivals hide: a burst of requests, and an
+// engine that rests. In virtual time, on a simulated V100; arrivals are drawn.
+//
+//     serving_figures [SEEDS [FIRST_SEED]]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "device/sim/serving/serving_requests.h"
+#include "lab/serving/governed_run.h"
+#include "policy/registry/registry.h"
+
+namespace {
+
+using namespace derate;
+
+constexpr double kEdgeS = 0.3;     // promised: the edge of docs/policies/slo.md at 40 %
+constexpr double kBurstAtS = 540;  // one window with the minute after it
+constexpr double kBurstS = 20, kBurstTimes = 3, kMinuteS = 60;
+
+struct Machine {
+  const SimChip* chip = *find_sim_chip("V100-SXM2");
+  ServingLaw law = *find_serving_law(*chip, "mistral-7b");
+  std::vector<ServingRequest> sizes = assumed_trace(1);
+  Megahertz top{1297}, lowest{750};
+
+  ServingSpec spec(std::span<const ServingRequest> requests, double length_s) const {
+    ServingSpec out{.chip = chip, .law = law};
+    out.limits = {.most_running = 16, .step_tokens = law.step_tokens, .kv_tokens = law.kv_tokens};
+    out.requests = requests;
+    out.length_s = length_s;
+    return out;
+  }
+  GovernedServing slo(std::uint64_t seed) const {
+    const PolicyInfo* info = *find_policy("slo");
+    return {.policy = info,
+            .params = default_params(info->params),
+            .highest = Megahertz(1300),
+            .lowest = lowest,
+            .promises = {latency("itl", 0.99, kEdgeS)},
+            .seed = seed};
+  }
+};
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<double>(values.size() - 1);
+  return values.empty() ? 0 : values[static_cast<std::size_t>(q * last + 0.5)];
+}
+
+// From the last metrics without a waiting request to the first record at the top clock.
+struct UntilTop {
+  std::optional<Instant> none_waited, begun;
+  std::optional<double> delay_s;
+
+  void see(const Record& record, Megahertz top, Instant from) {
+    const auto& serving = record.estimate.work.serving;
+    if (serving == nullptr || record.time < from || delay_s) return;
+    if (!begun && serving->waiting.value_or(0) <= 0) none_waited = serving->time;
+    if (!begun && serving->waiting.value_or(0) > 0) begun = none_waited.value_or(serving->time);
+    const auto& sample = record.sample;
+    if (begun && sample && sample->sm_clock && *sample->sm_clock >= top * 0.99)
+      delay_s = seconds(sample->time - *begun);
+  }
+};
+
+LatencyCounts minute_after(const Machine& machine, std::span<const ServingRequest> requests,
+                           const GovernedServing* how) {
+  const auto counts = [&](double length_s) {
+    const ServingSpec spec = machine.spec(requests, length_s);
+    const ServingRun run =
+        how != nullptr ? *run_governed(spec, *how) : run_at_clock(spec, machine.top);
+    return run.windows.front();
+  };
+  return difference(counts(kBurstAtS + kMinuteS), counts(kBurstAtS));
+}
+
+void bursts(const Machine& machine, int seeds, int first) {
+  std::vector<double> delays, caused;
+  for (int seed = first; seed < first + seeds; ++seed) {
+    const auto requests = drawn_requests(machine.sizes, {.rate = 0.34,
+                                                         .until_s = kBurstAtS + kMinuteS,
+                                                         .burst_times = kBurstTimes,
+                                                         .burst_at_s = kBurstAtS,
+                                                         .burst_s = kBurstS,
+                                                         .seed = static_cast<std::uint64_t>(seed)});
+    UntilTop until;
+    GovernedServing slo = machine.slo(static_cast<std::uint64_t>(seed));
+    // The loop settles for 5 s before the engine begins.
+    const Instant from(from_seconds(kBurstAtS + 5));
+    slo.see = [&](const Record& record) { until.see(record, machine.top, from); };
+    (void)run_governed(machine.spec(requests, kBurstAtS + kMinuteS), slo).ok();
+    if (until.delay_s) delays.push_back(*until.delay_s);
+    slo.see = [](const Record&) {};
+    const double ours = violations(minute_after(machine, requests, &slo), kEdgeS);
+    const double top = violations(minute_after(machine, requests, nullptr), kEdgeS);
+    caused.push_back(std::max(0.0, ours - top));
+  }
+  fmt::print(
+      "burst of {:g} times the requests for {:g} s, {} seeds from {}: top clock after the last "
+      "metrics without a waiting request: median {:.2f} s, p99 {:.2f} s, most {:.2f} s ({} runs "
+      "where a request waited); violations caused in the minute: mean {:.3f} points, p99 {:.3f}, "
+      "most {:.3f}\n",
+      kBurstTimes, kBurstS, seeds, first, quantile(delays, 0.5), quantile(delays, 0.99),
+      quantile(delays, 1), delays.size(),
+      100 * std::accumulate(caused.begin(), caused.end(), 0.0) / seeds,
+      100 * quantile(caused, 0.99), 100 * quantile(caused, 1));
+}
+
+// One request each so many seconds: each finds a GPU that has rested since.
+void rests(const Machine& machine, double gap_s, int gaps, int first) {
+  std::vector<ServingRequest> requests;
+  for (int i = 0; i < gaps; ++i)
+    requests.push_back({gap_s * (i + 1), machine.sizes[static_cast<std::size_t>(i)].prompt_tokens,
+                        machine.sizes[static_cast<std::size_t>(i)].generated_tokens});
+  const ServingSpec spec = machine.spec(requests, gap_s * (gaps + 1));
+  const ServingRun top = run_at_clock(spec, machine.top);
+  GovernedServing slo = machine.slo(static_cast<std::uint64_t>(first));
+  const ServingRun ours = *run_governed(spec, slo);
+  std::vector<double> added;
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (ours.first_token_s[i] && top.first_token_s[i])
+      added.push_back(*ours.first_token_s[i] - *top.first_token_s[i]);
+  // Of the time in which no step ran, at the highest clock and at the cheapest.
+  const double serving_w = machine.chip->idle_power.at(machine.top);
+  double cheapest_w = serving_w;
+  for (const Megahertz clock : machine.chip->sm_clocks)
+    cheapest_w = std::min(cheapest_w, machine.chip->idle_power.at(clock));
+  const double idle_s = top.idle_j / serving_w;
+  fmt::print(
+      "rests of {:g} s, {} of them: of what the cheapest idle clock lies below the serving clock "
+      "({:.1f} and {:.1f} W) {:.1f} % is saved; the first request's token comes later by median "
+      "{:.0f} ms, p99 {:.0f} ms, most {:.0f} ms\n",
+      gap_s, gaps, cheapest_w, serving_w,
+      100 * (top.idle_j - ours.idle_j) / (top.idle_j - cheapest_w * idle_s),
+      1000 * quantile(added, 0.5), 1000 * quantile(added, 0.99), 1000 * quantile(added, 1));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int seeds = argc > 1 ? std::atoi(argv[1]) : 100, first = argc > 2 ? std::atoi(argv[2]) : 1;
+  const Machine machine;
+  bursts(machine, seeds, first);
+  rests(machine, 120, 100, first);
+  rests(machine, 600, 100, first);
+  rests(machine, 3600, 20, first);
+  return 0;
+}
