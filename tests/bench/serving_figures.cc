@@ -125,14 +125,13 @@ void rests(const Machine& machine, double gap_s, int gaps, int first) {
   for (std::size_t i = 0; i < requests.size(); ++i)
     if (ours.first_token_s[i] && top.first_token_s[i])
       added.push_back(*ours.first_token_s[i] - *top.first_token_s[i]);
-  // Of the time in which no step ran, at the highest clock and at the cheapest.
+  // Of the time in which no step ran, at the highest clock and at the envelope's lowest: own
+  // control keeps a high clock while the engine's context is open.
   const double serving_w = machine.chip->idle_power.at(machine.top);
-  double cheapest_w = serving_w;
-  for (const Megahertz clock : machine.chip->sm_clocks)
-    cheapest_w = std::min(cheapest_w, machine.chip->idle_power.at(clock));
+  const double cheapest_w = machine.chip->idle_power.at(machine.lowest);
   const double idle_s = top.idle_j / serving_w;
   fmt::print(
-      "rests of {:g} s, {} of them: of what the cheapest idle clock lies below the serving clock "
+      "rests of {:g} s, {} of them: of what the lowest clock lies below the serving clock "
       "({:.1f} and {:.1f} W) {:.1f} % is saved; the first request's token comes later by median "
       "{:.0f} ms, p99 {:.0f} ms, most {:.0f} ms\n",
       gap_s, gaps, cheapest_w, serving_w,
