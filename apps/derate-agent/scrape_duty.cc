@@ -39,7 +39,8 @@ Result<Json> ask(const std::vector<std::string>& sockets, const AnyRequest& requ
   const HttpResponse answer = TRY(call_derated(sockets, ask, kPatience));
   if (answer.status != 200)
     return Error{errc_of_status(answer.status),
-                 fmt::format("derated answered {} to {}", answer.status, operation.name)};
+                 fmt::format("derated answered {} to {}: {}", answer.status, operation.name,
+                             text_at(parse_json(answer.body), "error"))};
   return parse_json(answer.body);
 }
 

@@ -14,6 +14,16 @@
 
 namespace derate::cli {
 
+namespace {
+
+std::string lines_of(const std::vector<std::string>& notes) {
+  std::string out;
+  for (const std::string& note : notes) out += (out.empty() ? "\n" : "") + note + "\n";
+  return out;
+}
+
+}  // namespace
+
 Result<int> run_verb(const StatusOptions& options) {
   SystemClock clock;
   StatusView view(clock);
@@ -23,10 +33,11 @@ Result<int> run_verb(const StatusOptions& options) {
     print_json("status", {{"paused", view.closed() == ClosedGpus::paused},
                           {"asleep", view.closed() == ClosedGpus::asleep},
                           {"gpus", gpus},
-                          {"services", view.services()}});
+                          {"services", view.services()},
+                          {"notes", view.notes()}});
   else
     print("{}{}{}", status_text(gpus, view.closed(), width_of_terminal()),
-          options.gpus.empty() ? services_text(view.services()) : "",
+          options.gpus.empty() ? services_text(view.services()) + lines_of(view.notes()) : "",
           options.gpus.empty() ? nothing_governed(gpus) : "");
   return end_of_look(clock);
 }

@@ -234,11 +234,17 @@ StatusView::StatusView(Clock& clock)
 
 Result<Json> StatusView::look(const std::string& choice) {
   Json gpus = Json::array(), services = Json::array();
+  notes_.clear();
   bool all = false;
   closed_ = ClosedGpus::no;
   for (const Json& state : read_states(clock_)) {
     all = all || covers_all_gpus(state);
     closed_ = std::max(closed_, closed_by(state));
+    if (const auto rules = state.find("rules_of_nobody"); rules != state.end() && rules->is_array())
+      for (const Json& rule : *rules)
+        if (rule.is_string())
+          notes_.push_back(
+              fmt::format("[[job]] {}: no process on a GPU matches it", rule.get<std::string>()));
     if (const auto served = state.find("services"); served != state.end() && served->is_array())
       services.insert(services.end(), served->begin(), served->end());
     for (const Json& gpu : state["gpus"]) {

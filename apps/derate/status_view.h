@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/common/open_gpus.h"
 #include "base/clock.h"
@@ -29,12 +30,15 @@ class StatusView {
   ClosedGpus closed() const { return closed_; }
   // Of the last look: the services of daemons, as state.json has them.
   const nlohmann::ordered_json& services() const { return *services_; }
+  // Sentences on the last look: rules of the configuration that match no process.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   Clock& clock_;
   std::optional<Result<OpenGpus>> real_;  // opened once
   ClosedGpus closed_ = ClosedGpus::no;
   std::shared_ptr<const nlohmann::ordered_json> services_;
+  std::vector<std::string> notes_;
 };
 
 // As a table; `closed` in place of an empty one. `width`: columns of a terminal; where the table is

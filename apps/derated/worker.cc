@@ -460,6 +460,7 @@ void Worker::take_snapshot(Figures loop) {
   now.daemon = records_.daemon.figures();
   now.history = records_.history.figures();
   now.services = answers_.services.views();
+  now.rules_of_nobody = work_.tracker.rules_of_nobody();
   records_.board.publish(std::move(now));
 }
 

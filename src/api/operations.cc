@@ -98,6 +98,12 @@ void add_energy(std::vector<Operation>& out) {
   add_objects(status, "loop", "rounds, and how late they began", false);
   add_objects(status, "beats", "heartbeats", false);
   add_objects(status, "saved", "of all GPUs since the daemon started", false);
+  status.answer.push_back(
+      {.key = "rules_of_nobody",
+       .what = "[[job]] rules that match no process on a GPU; absent: none, or there is no process",
+       .unit = "",
+       .type = FieldType::text,
+       .list = true});
   add_objects(status, "services", "as `services` has them; absent: there are none", true);
   status.example = R"({"gpus": "0"})";
   add_reading<GpuList, GpusAnswer>(out, "List the GPUs that can be measured now", "", {});
@@ -236,6 +242,8 @@ void add_services(std::vector<Operation>& out) {
       "Report the metrics of engines that serve language models, as derate-agent has read them", "",
       {Errc::bad_data}, 64 << 10);
   report.agent = true;
+  // Of a reading 20, of so many engines as derate-agent reads at most.
+  report.keys = 1 + std::size_t{20} * 16;
   report.example = R"({"readings": [{"service": "chat", "error": "nobody listens there"}]})";
   add_reading<ServiceList, ServicesAnswer>(
       out, "Show the engines that serve language models, and whether they keep their promises", "",

@@ -44,6 +44,7 @@ struct Operation {
   bool http = true;
   const char* example = "{}";  // a request, for documents; a test makes each
   bool agent = false;          // the agent may ask, too, whatever the least role is
+  std::size_t keys = 32;       // of a request's JSON at most (base/json_limits.h), over HTTP
 };
 
 std::span<const Operation> operations();

@@ -40,12 +40,15 @@ bool matches_program(const std::string& glob, const std::string& name) {
   return ::fnmatch(glob.c_str(), name.c_str(), FNM_CASEFOLD) == 0;
 }
 
+bool may_match(const JobRule& rule, const ProcessFacts& process) {
+  if (rule.nobody || (rule.uid && rule.uid != process.uid)) return false;
+  return rule.process.empty() || matches_program(rule.process, process.name);
+}
+
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules) {
   const JobRule* perhaps = nullptr;
   for (const JobRule& rule : rules) {
-    if (rule.nobody) continue;
-    if (rule.uid && rule.uid != process.uid) continue;
-    if (!rule.process.empty() && !matches_program(rule.process, process.name)) continue;
+    if (!may_match(rule, process)) continue;
     if (!rule.unknown) return perhaps != nullptr && perhaps->delta < rule.delta ? perhaps : &rule;
     if (perhaps == nullptr || rule.delta < perhaps->delta) perhaps = &rule;
   }

@@ -45,6 +45,9 @@ Result<AskedLoss> parse_asked_loss(std::string_view text);
 // VLLM::EngineCore, and a rule for "vllm*" is meant for it.
 bool matches_program(const std::string& glob, const std::string& name);
 
+// Whether the process has all that the rule names, or may have, while its user is not known.
+bool may_match(const JobRule& rule, const ProcessFacts& process);
+
 // The rule that holds for the process; null: none. A rule that may turn out to be of its user holds
 // while it is stricter than the first that is sure to match.
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules);

@@ -5,6 +5,7 @@ second, and without any, on simulated GPUs. A page of vLLM's size (50 kB).
     serving_bench.py BUILD [--services N] [--seconds S]
 """
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -98,6 +99,12 @@ def measure(build, services, port, seconds):
             watched = {"derated": group(daemon.pid), "derate-agent": group(agent.pid)}
             before = {name: sum(map(cpu_seconds, pids)) for name, pids in watched.items()}
             time.sleep(seconds)
+            shown = json.loads(subprocess.run([f"{build}/derate", "status", "--json"],
+                                              env=environment, capture_output=True,
+                                              check=True).stdout)["services"]
+            read = [each for each in shown if each.get("age_seconds", 9) < 1]
+            if len(read) != services:
+                sys.exit(f"{len(read)} of {services} services are read: {shown}")
             return {name: (sum(map(cpu_seconds, pids)) - before[name]) / seconds
                     for name, pids in watched.items()}
         finally:

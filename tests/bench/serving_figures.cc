@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <vector>
 
+#include "base/number.h"
 #include "device/sim/serving/serving_requests.h"
 #include "lab/serving/governed_run.h"
 #include "policy/registry/registry.h"
@@ -142,7 +142,10 @@ void rests(const Machine& machine, double gap_s, int gaps, int first) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int seeds = argc > 1 ? std::atoi(argv[1]) : 100, first = argc > 2 ? std::atoi(argv[2]) : 1;
+  const auto number = [&](int at, int otherwise) {
+    return at < argc ? parse_number<int>(argv[at]).value_or(otherwise) : otherwise;
+  };
+  const int seeds = number(1, 100), first = number(2, 1);
   const Machine machine;
   bursts(machine, seeds, first);
   rests(machine, 120, 100, first);

@@ -187,6 +187,25 @@ TEST(Services, GpusOfOneEngineAreInStep) {
   EXPECT_EQ(scene.house.trouble(0).lock, scene.house.trouble(1).lock);
 }
 
+// A rule for a name that no program has is of no use, and its author should hear of it.
+TEST(JobRules, OneThatMatchesNobodyIsNamed) {
+  ServedHouse scene;
+  Settings settings;
+  settings.jobs = {{"serving", "", "vllm*", "inference", {}, "derate.toml:1:1"},
+                   {"training", "", "train*", "training", {}, "derate.toml:4:1"}};
+  scene.house.start(settings);
+  const auto named = [&] {
+    scene.house.run(3s);
+    const Json all = parse_json(*read_file(scene.house.folder + "/run/state.json"));
+    return all.value("rules_of_nobody", Json()).dump();
+  };
+  EXPECT_EQ(named(), "null");  // nobody works at all
+  scene.engine_on(0);
+  EXPECT_EQ(named(), R"(["training"])");
+  (void)scene.house.person(1, 20, 1000);  // /opt/bin/train
+  EXPECT_EQ(named(), "null");
+}
+
 TEST(Services, AReloadKeepsWhatHasNotChanged) {
   ServedHouse scene;
   scene.engine_on(0);

@@ -177,7 +177,9 @@ class APromise(service.Machine):
         engine.server_close()
         (self.folder / "derate.toml").write_text(
             f'[[service]]\nname = "chat"\nmetrics = "http://127.0.0.1:{self.port}/metrics"\n'
-            'promise = ["itl p99 <= 300 ms"]\nprocess = "derate"\nmost_running = 16\n')
+            'promise = ["itl p99 <= 300 ms"]\nprocess = "derate"\nmost_running = 16\n' + "".join(
+                f'[[service]]\nname = "more{i}"\ngpus = "0"\n'
+                f'metrics = "http://127.0.0.1:{self.port}/metrics"\n' for i in range(15)))
         self.start("derate", "sim", "serve", "--chip", "V100-SXM2", "--gpus", "2")
         wait_for(lambda: self.derate("sim", "show").returncode == 0, "simulated GPUs")
         self.daemon_process = self.start("derated")
@@ -216,6 +218,8 @@ class APromise(service.Machine):
         wait_for(lambda: self.service().get("figures", {}).get("late_ratio") is not None,
                  "tokens are counted")
         wait_for(lambda: (self.clock_locked() or 9999) < 1500, "a lower clock")
+        wait_for(lambda: all(each.get("age_seconds", 9) < 3 for each in self.status()["services"]),
+                 "sixteen pages are read")
         view = self.service()
         self.assertEqual(view["engine"], "vLLM")
         self.assertEqual(view["gpus"][0]["index"], 1)

@@ -43,7 +43,7 @@ Result<Json> fields_of(const Operation& operation, const HttpRequest& request) {
   if (request.body.size() > operation.longest)
     return Error{Errc::invalid_argument, fmt::format("the body has {} bytes, allowed are {}",
                                                      request.body.size(), operation.longest)};
-  Json out = TRY(parse_json(request.body, JsonLimits{}).with("the body"));
+  Json out = TRY(parse_json(request.body, {.keys = operation.keys}).with("the body"));
   if (!out.is_object()) return Error{Errc::invalid_argument, "the body: wanted a JSON object"};
   if (out.contains("command"))
     return Error{Errc::invalid_argument, "'command': the path names the operation"};

@@ -300,6 +300,7 @@ Json snapshot_json(const Snapshot& snapshot) {
       if (picture->id.uuid == gpu.id.uuid) json["attribution"] = picture_json(*picture);
     out["gpus"].push_back(std::move(json));
   }
+  if (!snapshot.rules_of_nobody.empty()) out["rules_of_nobody"] = snapshot.rules_of_nobody;
   if (!snapshot.services.empty())
     out["services"] = answer_json(ServicesAnswer{snapshot.services})["services"];
   return out;

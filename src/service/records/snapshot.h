@@ -75,6 +75,8 @@ struct Snapshot {
   DaemonFigures daemon;
   std::optional<HistoryFigures> history;   // empty: none is kept
   std::vector<ServiceView> services = {};  // of the configuration
+  // Names of [[job]] rules that match no process on a GPU, while there are processes.
+  std::vector<std::string> rules_of_nobody = {};
   std::string trouble = {};                // a sentence about the whole service; empty: none
 };
 

@@ -570,6 +570,19 @@ void add_users(const GpuTenants& gpu, const PersonOf& person, GpuUsers& out) {
 
 }  // namespace
 
+std::vector<std::string> WorkloadTracker::rules_of_nobody() const {
+  std::vector<const ProcessFacts*> all;
+  for (const GpuTenants& gpu : tenants_)
+    for (const GpuProcessTenant& tenant : gpu.tenants) all.push_back(&tenant.process);
+  std::vector<std::string> out;
+  if (all.empty()) return out;
+  for (const JobRule& rule : rules_.rules.rules)
+    if (std::none_of(all.begin(), all.end(),
+                     [&](const ProcessFacts* process) { return may_match(rule, *process); }))
+      out.push_back(rule.name);
+  return out;
+}
+
 std::set<uid_t> WorkloadTracker::users() const {
   std::set<uid_t> out;
   for (const GpuTenants& gpu : tenants_)

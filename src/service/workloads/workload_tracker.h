@@ -114,6 +114,10 @@ class WorkloadTracker {
     return users_of(gpu).uids.contains(uid);
   }
 
+  // The names of the rules that no process on a GPU matches, as last listed; none while there are
+  // no processes.
+  std::vector<std::string> rules_of_nobody() const;
+
   // What works on each GPU, in their order, as it was last listed.
   std::span<const GpuTenants> tenants() const { return tenants_; }
   // The launches of that process on the GPU of that UUID in the last seconds; null: not known.
