@@ -51,8 +51,9 @@ ServicePlace place_of(const ServiceSetting& service, std::span<const GpuTenants>
       if (is_of(service, tenant.process)) out.gpus.insert(gpu.id.uuid);
     }
   if (out.gpus.empty())
-    out.trouble = fmt::format("no process on a GPU is of it ({}); {} processes are on GPUs",
-                              wanted_text(service), processes);
+    out.trouble =
+        fmt::format("no process on a GPU is of it ({}); {} on GPUs", wanted_text(service),
+                    processes == 1 ? "1 process is" : fmt::format("{} processes are", processes));
   return out;
 }
 

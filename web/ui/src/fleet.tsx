@@ -5,6 +5,7 @@ import { ofHowMany, sumOf, valueOf, type ShownGpu } from "./known";
 import type { Query, Route } from "./live";
 import { Name } from "./name";
 import { biggestTenant, tenantName } from "./tenants";
+import { Services } from "./services";
 import type { Savings, Status } from "./types";
 import {
   chip, energy, gpuName, heldByLimit, judge, limitOf, megahertz, memoryOf, needsAttention, percent, promises, unknown, watts, whole, why,
@@ -256,6 +257,7 @@ export function Fleet({ status, gpus, savings, quiet, route }: FleetProperties) 
       {(gpus.length > kFewGpus || shown.length < gpus.length) &&
         <Toolbar gpus={gpus} choice={choice} shown={shown.length} set={route.set} />}
       <Tiles gpus={shown} all={gpus.length} byChip={byChip} savings={savings} />
+      <Services services={status.services ?? []} quiet={quiet} />
     </>
   );
 }

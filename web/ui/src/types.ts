@@ -128,6 +128,25 @@ export interface AdviceAnswer {
   activity_counters: boolean;
   advice: Advice[];
 }
+/** An engine that serves a language model, as `GET /v1/services` has it. */
+export interface Service {
+  name: string;
+  engine?: string;
+  promise: string[]; // "itl p99 <= 50 ms"
+  trouble?: string;
+  age_seconds?: number; // of its newest metrics
+  running?: number;
+  waiting?: number;
+  figures?: {
+    itl_p50_at_most_seconds?: number;
+    itl_p99_at_most_seconds?: number;
+    ttft_p99_at_most_seconds?: number;
+    late_ratio?: number;
+    late_by_clock_ratio?: number;
+    joules_per_token?: number;
+  };
+  gpus: { index: number; uuid: string }[];
+}
 export interface Status {
   host?: string;
   time_unix_seconds?: number;
@@ -135,6 +154,7 @@ export interface Status {
   asleep?: boolean;
   role?: string; // what who asks may do
   gpus: Gpu[];
+  services?: Service[];
 }
 export interface Setting {
   key: string;

@@ -114,7 +114,8 @@ export interface Judgement {
 const seconds = (value?: number) => (value == null ? unknown : `${number(value, 0)}\u00a0s`);
 
 const ofPolicy = (gpu: ShownGpu) =>
-  gpu.set_power_limit_watts != null && !gpu.dry_run ? `power limit ${watts(gpu.set_power_limit_watts)}`
+  gpu.assigned?.by === "service" ? `${gpu.policy}: the latency of ${gpu.assigned.who ?? "a service"}`
+  : gpu.set_power_limit_watts != null && !gpu.dry_run ? `power limit ${watts(gpu.set_power_limit_watts)}`
     : `${gpu.policy}: nothing is promised`;
 
 /** What an operator should know of it first, by derated's own judgement (promise, attention). */
