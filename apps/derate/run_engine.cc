@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/requests.h"
+#include "base/http_url.h"
 #include "base/json.h"
 #include "base/own_files.h"
 #include "base/printing.h"
@@ -45,6 +46,7 @@ std::optional<double> edge_of(const std::vector<Promise>& promises,
 
 Result<std::unique_ptr<RunEngine>> RunEngine::start(const RunEngineOptions& options, Clock& clock) {
   const auto promises = TRY(promises_of(options.promise));
+  (void)TRY(parse_http_url(options.metrics).with("--metrics"));
   std::vector<std::string> command{TRY(own_program("derate-agent")), "--read", options.metrics};
   if (!options.model.empty()) command.insert(command.end(), {"--model", options.model});
   std::array<int, 2> ends{};

@@ -38,6 +38,9 @@ TEST(RunEngine, ABadPromiseIsRefusedBeforeAnythingBegins) {
       {.metrics = "http://127.0.0.1:8000/metrics", .promise = {"ttft p99 <= 1 s"}}, clock);
   ASSERT_FALSE(engine.ok());
   EXPECT_TRUE(has(engine.error().message, "--promise"));
+  const auto file = RunEngine::start({.metrics = "file:///etc/passwd"}, clock);
+  ASSERT_FALSE(file.ok());
+  EXPECT_TRUE(has(file.error().message, "--metrics: 'file:///etc/passwd'"));
 }
 
 }  // namespace

@@ -10,9 +10,13 @@ namespace {
 
 Result<ServingLaw> law_of(const std::string& engine, const SimChip& chip) {
   if (!engine.empty()) return find_serving_law(chip, engine);
-  for (const ServingLaw& law : serving_laws())
+  std::string known;
+  for (const ServingLaw& law : serving_laws()) {
     if (law.chip == chip.name) return law;
-  return find_serving_law(chip, engine);
+    if (known.find(law.chip) == std::string::npos) known += (known.empty() ? "" : ", ") + law.chip;
+  }
+  return Error{Errc::not_found,
+               fmt::format("{} has no engine; chips with one are: {}", chip.name, known)};
 }
 
 }  // namespace
