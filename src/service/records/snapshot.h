@@ -77,7 +77,7 @@ struct Snapshot {
   std::vector<ServiceView> services = {};  // of the configuration
   // Names of [[job]] rules that match no process on a GPU, while there are processes.
   std::vector<std::string> rules_of_nobody = {};
-  std::string trouble = {};                // a sentence about the whole service; empty: none
+  std::string trouble = {};  // a sentence about the whole service; empty: none
 };
 
 // The word that an operator should read first: "does not answer", "not governed", "needs
