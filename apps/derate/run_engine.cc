@@ -55,7 +55,11 @@ Result<std::unique_ptr<RunEngine>> RunEngine::start(const RunEngineOptions& opti
   UniqueFd lines(ends[0]), output(ends[1]);
   (void)::fcntl(lines.get(), F_SETFL, O_NONBLOCK);
   ChildOptions how{.output_fd = output.get(), .own_group = true, .dies_with_us = true};
-  if (::geteuid() == 0) how.as = RunAs{kNobody, kNobody, {}, "nobody", "/"};
+  if (::geteuid() == 0) {
+    // Who has built the programs at home may execute them, and nobody else may.
+    how.as = TRY(user_behind_sudo());
+    if (!how.as) how.as = RunAs{kNobody, kNobody, {}, "nobody", "/"};
+  }
   auto started = TRY(Child::start(command, how));
   if (!started.child) return Error{Errc::io, started.message};
   std::unique_ptr<RunEngine> out(
@@ -77,7 +81,12 @@ void RunEngine::take() {
   std::array<char, 16 << 10> buffer;
   while (true) {
     const ssize_t n = ::read(lines_.get(), buffer.data(), buffer.size());
-    if (n <= 0) return;
+    if (n == 0) {  // it would be polled again and again
+      lines_ = UniqueFd();
+      error_ = "derate-agent, which reads it, has ended";
+      return;
+    }
+    if (n < 0) return;
     rest_.append(buffer.data(), static_cast<std::size_t>(n));
     for (std::size_t end = 0; (end = rest_.find('\n')) != std::string::npos;) {
       const std::string line = rest_.substr(0, end);

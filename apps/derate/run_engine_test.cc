@@ -13,6 +13,7 @@ TEST(RunEngine, ItsSentenceHasThePromiseAndTheFigures) {
                    .engine = "vLLM",
                    .promise = {"itl p99 <= 50 ms"}};
   view.figures = ServiceFigures{.window_seconds = 60,
+                                .tokens_per_second = 100,
                                 .joules_per_token = 2.514,
                                 .late_ratio = 0.00741,
                                 .late_by_clock_ratio = 0.00031};
@@ -20,7 +21,7 @@ TEST(RunEngine, ItsSentenceHasThePromiseAndTheFigures) {
             "engine vLLM: itl p99 <= 50 ms kept; 0.741 % of tokens late, 0.031 % by the clock; "
             "2.51 J a token; of the last 60 s");
   view.figures->late_ratio = 0.021;
-  EXPECT_TRUE(has(engine_sentence(view), "itl p99 <= 50 ms BROKEN: 2.1 % late"));
+  EXPECT_TRUE(has(engine_sentence(view), "itl p99 <= 50 ms BROKEN: 2.1 % late, 0.031 % by"));
 }
 
 TEST(RunEngine, WithoutMetricsItSaysSo) {

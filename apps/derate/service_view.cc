@@ -62,9 +62,13 @@ std::string service_promise_text(const ServiceView& service) {
   if (service.promise.empty()) return "";
   const auto promise = parse_latency(service.promise.front());
   if (!promise.ok() || !service.figures || !service.figures->late_ratio) return "not known";
-  const double late = *service.figures->late_ratio;
-  if (late <= 1 - promise->values[0]) return "kept";
-  return fmt::format("BROKEN: {:.3g} % late", 100 * late);
+  const ServiceFigures& figures = *service.figures;
+  const double allowed = 1 - promise->values[0], late = *figures.late_ratio;
+  const double tokens = figures.tokens_per_second.value_or(0) * figures.window_seconds;
+  if (tokens * allowed < 1) return "not known";
+  if (late <= allowed) return "kept";
+  return fmt::format("BROKEN: {:.3g} % late, {:.3g} % by the clock", 100 * late,
+                     100 * figures.late_by_clock_ratio.value_or(0));
 }
 
 std::string services_text(const Json& services) {

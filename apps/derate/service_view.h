@@ -8,8 +8,9 @@
 
 namespace derate::cli {
 
-// "kept", "BROKEN: 2.1 % late", "not known"; empty: the service promises nothing. By the last ten
-// minutes at most.
+// "kept", "BROKEN: 2.1 % late, 0.3 % by the clock", "not known"; empty: the service promises
+// nothing. By the last ten minutes at most, and not known while less than one late token is allowed
+// in so many.
 std::string service_promise_text(const ServiceView& service);
 
 // A table of the services of state.json, each with its trouble below it; empty: there are none.

@@ -19,6 +19,7 @@ ServiceView chat() {
                   .running = 8,
                   .waiting = 0};
   out.figures = ServiceFigures{.window_seconds = 600,
+                               .tokens_per_second = 400,
                                .joules_per_token = 0.2593,
                                .itl_p50_at_most_seconds = 0.025,
                                .itl_p99_at_most_seconds = 0.05,
@@ -48,10 +49,21 @@ TEST(ServiceView, ABrokenPromiseAndTroubleAreSaid) {
   view.gpus[0].governed = false;
   view.gpus[0].why = "it is governed for command";
   const std::string text = text_of({view});
-  EXPECT_TRUE(has(text, "BROKEN: 2.1 % late")) << text;
+  EXPECT_TRUE(has(text, "BROKEN: 2.1 % late, 0.03 % by the clock")) << text;
   EXPECT_TRUE(has(text, "8 + 4 wait")) << text;
   EXPECT_TRUE(has(text, "service chat: its metrics are 5 s old")) << text;
   EXPECT_TRUE(has(text, "service chat: GPU 3: it is governed for command")) << text;
+}
+
+// Of 99 tokens none being late says nothing of one in a hundred.
+TEST(ServiceView, FewTokensKeepNoPromise) {
+  ServiceView view = chat();
+  view.figures->late_ratio = 0;
+  view.figures->window_seconds = 10;
+  view.figures->tokens_per_second = 9.9;
+  EXPECT_EQ(service_promise_text(view), "not known");
+  view.figures->tokens_per_second = 10.1;
+  EXPECT_EQ(service_promise_text(view), "kept");
 }
 
 TEST(ServiceView, WhatIsNotKnownIsNoFigure) {

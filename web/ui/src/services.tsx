@@ -19,8 +19,10 @@ export function allowed(promise: string): number | undefined {
 export function promiseOf(service: Service): { words: string; level: "" | "good" | "bad" } {
   const [promise] = service.promise;
   if (!promise) return { words: "none", level: "" };
-  const late = service.figures?.late_ratio, may = allowed(promise);
-  if (late == null || may == null) return { words: "not known", level: "" };
+  const { late_ratio: late, tokens_per_second: rate = 0, window_seconds: window = 0 } = service.figures ?? {};
+  const may = allowed(promise);
+  // Less than one late token is allowed in so few.
+  if (late == null || may == null || rate * window * may < 1) return { words: "not known", level: "" };
   if (late <= may) return { words: "kept", level: "good" };
   return { words: `broken: ${percent(late, 1)} late`, level: "bad" };
 }

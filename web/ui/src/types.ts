@@ -138,6 +138,8 @@ export interface Service {
   running?: number;
   waiting?: number;
   figures?: {
+    window_seconds?: number;
+    tokens_per_second?: number;
     itl_p50_at_most_seconds?: number;
     itl_p99_at_most_seconds?: number;
     ttft_p99_at_most_seconds?: number;
