@@ -56,7 +56,7 @@ Result<std::unique_ptr<RunEngine>> RunEngine::start(const RunEngineOptions& opti
   (void)::fcntl(lines.get(), F_SETFL, O_NONBLOCK);
   ChildOptions how{.output_fd = output.get(), .own_group = true, .dies_with_us = true};
   if (::geteuid() == 0) {
-    // Who has built the programs at home may execute them, and nobody else may.
+    // Programs that a user has built at home may be executable for that user alone.
     how.as = TRY(user_behind_sudo());
     if (!how.as) how.as = RunAs{kNobody, kNobody, {}, "nobody", "/"};
   }
