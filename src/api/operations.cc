@@ -105,6 +105,7 @@ void add_energy(std::vector<Operation>& out) {
        .type = FieldType::text,
        .list = true});
   add_objects(status, "services", "as `services` has them; absent: there are none", true);
+  status.answer.back().required = false;
   status.example = R"({"gpus": "0"})";
   add_reading<GpuList, GpusAnswer>(out, "List the GPUs that can be measured now", "", {});
   const std::size_t windows = out.size();
@@ -242,8 +243,8 @@ void add_services(std::vector<Operation>& out) {
       "Report the metrics of engines that serve language models, as derate-agent has read them", "",
       {Errc::bad_data}, 64 << 10);
   report.agent = true;
-  // Of a reading 20, of so many engines as derate-agent reads at most.
-  report.keys = 1 + std::size_t{20} * 16;
+  // Of a reading 22, of so many engines as derate-agent reads at most.
+  report.keys = 1 + std::size_t{22} * 16;
   report.example = R"({"readings": [{"service": "chat", "error": "nobody listens there"}]})";
   add_reading<ServiceList, ServicesAnswer>(
       out, "Show the engines that serve language models, and whether they keep their promises", "",

@@ -33,7 +33,7 @@ interval_s = 0.2
 # Other users may not read the folder of this interpreter.
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 WORK = {"V100-SXM2": "GeMM", "A100-SXM4": "nw", "H100-SXM5": "gemm_bf16", "H200": "gemm_bf16"}
-PARTITION, MAGIC = 22, 0x31514644  # fakenvml/protocol.h
+PARTITION, MAGIC, VERSION = 22, 0x31514644, 2  # fakenvml/protocol.h
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES",
              "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SUDO_UID", "SUDO_USER", "DERATE_CLIENT_SOCKET",
              "DERATE_SIM_VIEW")
@@ -98,8 +98,8 @@ class EnvironmentHouse:
     def partition(self, number, layout):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
             one.connect(str(self.folder / "sim/socket"))
-            one.send(struct.pack("8Id64s512s", MAGIC, 1, PARTITION, number, 0, 0, 0, 0, 0.0,
-                                 layout.encode(), b""))
+            one.send(struct.pack("8Id64s512s80s", MAGIC, VERSION, PARTITION, number, 0, 0, 0, 0,
+                                 0.0, layout.encode(), b"", b""))
             code = struct.unpack_from("3I", one.recv(4096))[2]
             check(code == 0, f"GPU {number} cannot be cut into {layout}: NVML error {code}")
 

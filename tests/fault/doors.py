@@ -151,8 +151,8 @@ def no_zombies():
 
 # --- jobs on simulated GPUs -----------------------------------------------------------------------
 
-SIM_REQUEST = struct.Struct("<8Id64s512s")  # fakenvml/protocol.h
-SIM_MAGIC = 0x31514644
+SIM_REQUEST = struct.Struct("<8Id64s512s80s")  # fakenvml/protocol.h
+SIM_MAGIC, SIM_VERSION = 0x31514644, 2
 
 
 def sim_job(place, gpu=OWN_GPU, workload=b"fft"):
@@ -161,7 +161,8 @@ def sim_job(place, gpu=OWN_GPU, workload=b"fft"):
     one.settimeout(5)
     one.connect(f"{place.sim}/socket")
     for operation, number in ((0, 0xFFFFFFFF), (20, gpu)):
-        one.send(SIM_REQUEST.pack(SIM_MAGIC, 1, operation, number, 0, 0, 0, 0, 0, workload, b""))
+        one.send(SIM_REQUEST.pack(SIM_MAGIC, SIM_VERSION, operation, number, 0, 0, 0, 0, 0,
+                                  workload, b"", b""))
         one.recv(4096)
     return one
 
