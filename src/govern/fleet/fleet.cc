@@ -716,18 +716,21 @@ Result<void> Fleet::end_request(const std::string& uuid, RequestOrigin origin,
 
 Result<std::string> Fleet::follow_configuration(std::size_t at) {
   ManagedGpu& gpu = gpus_[at];
-  const Assignment* const configured = assignments_.find(gpu.uuid(), origins::configuration);
+  // A service of the configuration comes before its policy.
+  const Assignment* configured = assignments_.find(gpu.uuid(), origins::service);
+  if (configured == nullptr) configured = assignments_.find(gpu.uuid(), origins::configuration);
   if (configured == nullptr || !configured->policy)
     return Error{Errc::not_found,
                  fmt::format("GPU {}: the configuration does not govern it", gpu.id().index)};
   const std::string name = configured->policy->policy.info->name;
+  const RequestOrigin origin = configured->origin;
   assignments_.withdraw(gpu.uuid(), origins::command);
   assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
   const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
-  if (first->origin != origins::configuration)
+  if (first->origin != origin)
     return fmt::format("GPU {} will be governed by {} when {} has ended", gpu.id().index, name,
                        holder(*first));
-  if (gpu.assigned && gpu.assigned->origin == origins::configuration && gpu.governed)
+  if (gpu.assigned && gpu.assigned->origin == origin && gpu.governed)
     return fmt::format("GPU {} is governed by {}, as the configuration has it", gpu.id().index,
                        name);
   const auto restored = reassign(at, "the configuration's policy comes back");
