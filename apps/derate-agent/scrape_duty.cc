@@ -21,6 +21,7 @@ constexpr Duration kPatience = std::chrono::seconds(4);
 constexpr Duration kListEvery = std::chrono::seconds(5);
 // Readings that come together go in one report.
 constexpr Duration kGather = std::chrono::milliseconds(20);
+constexpr std::size_t kLongestModel = 200;
 constexpr Duration kMostSleep = std::chrono::milliseconds(500);
 
 // A page that is read on a thread of its own until it ends.
@@ -62,6 +63,17 @@ class News {
   bool fails_ = false;
 };
 
+ServiceReading reading_by(const ScrapeTarget& target, const Result<EngineReading>& read) {
+  ServiceReading out = read.ok() ? reading_of(target.service, *read)
+                                 : ServiceReading{.error = log_text(read.error().message, 300)};
+  out.service = target.service;
+  out.metrics = target.metrics;
+  out.wanted_model = target.model;
+  // A label of a page may be as long as its line, and a report has its limit.
+  out.model = log_text(out.model, kLongestModel);
+  return out;
+}
+
 void sleep_until_due(Clock& clock, Instant until, const PageReader& reader) {
   while (!reader.ended && clock.now() < until)
     (void)clock.sleep_until(std::min(until, clock.now() + kMostSleep));
@@ -78,15 +90,12 @@ void read_forever(const PageReader& reader, Readings& to, const Log& log) {
   for (int failures = 0; !reader.ended;) {
     auto read = scrape(reader.target, clock);
     const Instant now = clock.now();
-    if (read.ok()) {
-      failures = 0;
+    failures = read.ok() ? 0 : failures + 1;
+    if (read.ok())
       news.good();
-      to.put(reading_of(reader.target.service, *read), now);
-    } else {
-      ++failures;
+    else
       news.bad(read.error());
-      to.put({.service = reader.target.service, .error = read.error().message}, now);
-    }
+    if (!reader.ended) to.put(reading_by(reader.target, read), now);
     sleep_until_due(clock, next_turn(now, scrape_after(failures, reader.target.every)), reader);
   }
 }
@@ -167,10 +176,7 @@ std::size_t size_of(const ServiceReading& reading) {
 
 std::string read_once(const ScrapeTarget& target, Clock& clock) {
   auto read = scrape(target, clock);
-  const ServiceReading reading =
-      read.ok() ? reading_of(target.service, *read)
-                : ServiceReading{.service = target.service, .error = read.error().message};
-  return json_text(request_json(ServiceReport{{reading}}));
+  return json_text(request_json(ServiceReport{{reading_by(target, read)}}));
 }
 
 void Readings::put(ServiceReading next, Instant read) {

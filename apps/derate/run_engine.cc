@@ -26,6 +26,9 @@ constexpr std::uint64_t kGroup = std::uint64_t{1} << 32;  // beyond the numbers 
 constexpr uid_t kNobody = 65534;
 
 Result<std::vector<Promise>> promises_of(const std::vector<std::string>& texts) {
+  if (texts.size() > 1)
+    return Error{Errc::invalid_argument,
+                 fmt::format("--promise: {} promises: allowed is one", texts.size())};
   std::vector<Promise> out;
   for (const std::string& text : texts) out.push_back(TRY(parse_latency(text).with("--promise")));
   return out;

@@ -13,6 +13,9 @@ void visit_fields(FieldsOf<LatencyCountsView> auto& m, auto&& visit) {
 }
 void visit_fields(FieldsOf<ServiceReading> auto& m, auto&& visit) {
   visit(required_field("service", "its name in the configuration"), m.service);
+  visit(optional_field("metrics", "the page that was read; absent: the configuration's"),
+        m.metrics);
+  visit(optional_field("wanted_model", "whose metrics count; absent: any"), m.wanted_model);
   visit(optional_field("age_seconds", "since it was read").within(0, 3600), m.age_seconds);
   visit(optional_field("error", "why there is no reading, a sentence"), m.error);
   visit(optional_field("engine", "as the table of engines has it"), m.engine);

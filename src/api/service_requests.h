@@ -22,8 +22,9 @@ struct LatencyCountsView {
 // A page of metrics, as derate-agent has read it.
 struct ServiceReading {
   std::string service;
-  double age_seconds = 0;  // since it was read
-  std::string error;       // why there is none; empty: there is
+  std::string metrics, wanted_model;  // the page that was read, as the configuration names it
+  double age_seconds = 0;             // since it was read
+  std::string error;                  // why there is none; empty: there is
   std::string engine, model;
   bool promise_possible = false;  // the engine counts the time from token to token
   std::optional<double> running, waiting, kv_share_ratio;

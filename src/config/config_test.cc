@@ -212,6 +212,9 @@ TEST(Config, AServiceThatCannotBeIsRefused) {
             std::string::npos);
   EXPECT_NE(wrong("gpus = \"0\"\npromise = [\"ttft p99 <= 1 s\"]\n").find("first tokens"),
             std::string::npos);
+  EXPECT_NE(wrong("gpus = \"0\"\npromise = [\"itl p99 <= 50 ms\", \"itl p50 <= 30 ms\"]\n")
+                .find("2 promises: allowed is one"),
+            std::string::npos);
   EXPECT_NE(wrong("container = \"abc\"\n").find("12 to 64 digits"), std::string::npos);
   EXPECT_NE(error_of("[[service]]\nname = \"a b\"\nmetrics = \"http://a/\"\n").find("name"),
             std::string::npos);

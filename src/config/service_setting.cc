@@ -39,6 +39,9 @@ Result<void> check_service(const ServiceSetting& service) {
     return wrong("name", service.name, "a name of 1 to 64 letters, digits, '-', '_' and '.'");
   if (const auto url = parse_http_url(service.metrics); !url.ok())
     return Error(url.error()).with("metrics");
+  if (service.promise.size() > 1)
+    return Error{Errc::invalid_argument, fmt::format("service \"{}\": {} promises: allowed is one",
+                                                     service.name, service.promise.size())};
   for (const std::string& each : service.promise) {
     if (const auto read = parse_latency(each); !read.ok()) return read.error();
   }

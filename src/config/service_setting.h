@@ -35,9 +35,8 @@ void visit_service(auto& service, auto&& visit) {
       "its unit is changed it reaches this machine's loopback addresses alone",
       service.metrics);
   key("promise", "",
-      "the latency that its GPUs keep, such as \"itl p99 <= 50 ms\"; none: the engine is shown, "
-      "and "
-      "its GPUs are governed as without this entry",
+      "a list of one: the latency that its GPUs keep, \"itl p99 <= 50 ms\"; none: the engine is "
+      "shown, and its GPUs are governed as without this entry",
       service.promise);
   key("gpus", "", "its GPUs, by index, UUID or PCI bus id, comma-separated", service.gpus);
   key("process", "",

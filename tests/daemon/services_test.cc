@@ -173,6 +173,11 @@ TEST(Services, AnOperatorsWordComesFirst) {
   EXPECT_EQ(scene.gpu(0)["policy"], "max-freq");
   EXPECT_FALSE(view.gpus.at(0).governed);
   EXPECT_EQ(view.gpus.at(0).why, "it is governed for command");
+  // Without a policy the GPU is the configuration's again, and that has the service.
+  (void)scene.house.ask(R"({"command": "policy-set", "gpus": "0"})");
+  scene.serve(3s);
+  EXPECT_EQ(scene.gpu(0)["policy"], "slo");
+  EXPECT_TRUE(scene.service().gpus.at(0).governed);
 }
 
 TEST(Services, GpusOfOneEngineAreInStep) {

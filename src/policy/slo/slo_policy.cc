@@ -50,6 +50,7 @@ class SloPolicy final : public Policy {
         caused_(*setup.params.number("caused")),
         late_(*setup.params.number("late")),
         rest_after_(from_seconds(*setup.params.number("rest_after"))),
+        dry_run_(setup.dry_run),
         prompts_(*setup.params.number("jump")) {}
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
@@ -65,6 +66,7 @@ class SloPolicy final : public Policy {
   Megahertz efficient_;
   double caused_, late_;
   Duration rest_after_;
+  bool dry_run_;
   EngineWatch engine_;
   PromptWatch prompts_;
   FirstTokens first_tokens_;
@@ -178,8 +180,10 @@ Decision SloPolicy::decide(const Estimate& estimate, const Envelope& envelope) {
     return lower(estimate, envelope, *promise, *edge_s);
   };
   const Decision out = decide_now();
-  if (out.clock != requested_.clock)
-    requested_ = {out.clock, std::log(top / out.clock), estimate.time};
+  // In a dry run the GPU runs at its own clock, and all that is seen is of that one.
+  const Megahertz runs = dry_run_ && estimate.sm_clock ? *estimate.sm_clock : out.clock;
+  if (runs != requested_.clock)
+    requested_ = {runs, std::max(0.0, std::log(top / runs)), estimate.time};
   return out;
 }
 

@@ -30,6 +30,7 @@ Error no_page(const HttpResponse& answer) {
 Result<ScrapeTarget> scrape_target(const ServiceView& service) {
   HttpTarget url = TRY(parse_http_url(service.metrics));
   return ScrapeTarget{.service = service.name,
+                      .metrics = service.metrics,
                       .url = std::move(url),
                       .names = service.names,
                       .model = service.wanted_model,

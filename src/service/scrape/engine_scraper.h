@@ -16,6 +16,7 @@ namespace derate {
 // The address of a page, and the series that count on it.
 struct ScrapeTarget {
   std::string service;  // its name
+  std::string metrics;  // the address, as it was given
   HttpTarget url;
   std::optional<ConfiguredEngine> names;  // empty: an engine that Derate knows
   std::string model;                      // whose metrics count; empty: there may be one

@@ -15,6 +15,7 @@
 namespace derate {
 namespace {
 
+constexpr double kFiguresKept = 60;  // seconds after the last metrics
 constexpr std::size_t kLongestError = 300, kLongestModel = 200;
 // Numbers of groups in step by detection are small (govern/group/step_detector).
 constexpr std::uint64_t kFirstGroup = std::uint64_t{1} << 32;
@@ -80,7 +81,13 @@ Result<nlohmann::ordered_json> ServiceBook::obey(const ServiceReport& request) {
     const auto at = std::find_if(services_.begin(), services_.end(), [&](const Service& each) {
       return each.setting.name == reading.service;
     });
-    if (at == services_.end()) continue;
+    // A page that the configuration named before a reload says nothing of the engine there is now.
+    const auto differs = [](const std::string& read, const std::string& wanted) {
+      return !read.empty() && read != wanted;
+    };
+    if (at == services_.end() || differs(reading.metrics, at->setting.metrics) ||
+        differs(reading.wanted_model, at->setting.model))
+      continue;
     take(*at, reading);
     ++answer.taken;
   }
@@ -182,7 +189,9 @@ std::vector<GpuWork> ServiceBook::with_services(std::vector<GpuWork> work,
 }
 
 void ServiceBook::watch_age(Service& service) {
-  const bool stale = service.state == nullptr || clock_.now() - service.state->time > kStale;
+  // Of one that is only shown a page may be missed.
+  const Duration after = service.promises.empty() ? 5 * kStale : kStale;
+  const bool stale = service.state == nullptr || clock_.now() - service.state->time > after;
   const bool was = std::exchange(service.stale, stale);
   const EventFields fields{{"service", service.setting.name}};
   const bool ends = stale && !was;
@@ -291,7 +300,8 @@ ServiceView ServiceBook::view_of(const Service& service) const {
     out.waiting = service.state->waiting;
     out.kv_share_ratio = service.state->kv_share;
   }
-  out.figures = service.window.figures();
+  // Figures of a time long gone would be taken for those of now.
+  if (out.age_seconds && *out.age_seconds < kFiguresKept) out.figures = service.window.figures();
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     if (!service.place.gpus.contains(gpu.uuid())) continue;
     ServiceGpuView& view = out.gpus.emplace_back();
