@@ -15,10 +15,9 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "command_options.h"
-#include "core/serving_state.h"
 #include "govern/fleet/record_sink.h"
 #include "govern/heartbeat_registry.h"
-#include "service/serving/service_window.h"
+#include "service/serving/served_engine.h"
 
 namespace derate::cli {
 
@@ -41,20 +40,21 @@ class RunEngine {
   ServiceView view() const;
 
  private:
-  RunEngine(const RunEngineOptions& options, Clock& clock, Child child, UniqueFd lines);
+  RunEngine(const RunEngineOptions& options, ServedEngine engine, Clock& clock, Child child,
+            UniqueFd lines);
   void take_line(const std::string& line);
-  void take_reading(const ServiceReading& reading);
 
   Clock& clock_;
-  RunEngineOptions options_;
-  std::vector<Promise> promises_;
+  std::string metrics_;
+  ServedEngine engine_;
   Child child_;
   UniqueFd lines_;
-  std::string rest_;  // of a line that has not ended
-  std::string engine_, model_, error_;
-  SharedServingState state_;
-  ServiceWindow window_;
-  std::map<std::string, Joules> energy_;  // by UUID, as last read
+  std::string rest_;        // of a line that has not ended
+  std::uint64_t runs_ = 0;  // of the engine
+  struct Counter {
+    Joules first{}, last{};  // of the time that it is governed
+  };
+  std::map<std::string, Counter> energy_;  // by UUID
 };
 
 // For people: "engine vLLM: itl p99 <= 75 ms kept; ..."; in the account of a run.

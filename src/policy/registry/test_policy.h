@@ -42,7 +42,7 @@ inline Envelope test_envelope(const TestChip& chip) {
 inline Result<std::unique_ptr<Policy>> make_test_policy(
     const char* name, const TestChip& chip, const std::vector<std::string>& assignments = {},
     ModelCache* models = nullptr,
-    std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>()) {
+    std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>(), bool dry_run = false) {
   const PolicyInfo* info = TRY(find_policy(name));
   // Not inside the braces below: a TRY that leaves there leaks what the braces already hold.
   const ParamValues params = TRY(policy_params(*info, assignments));
@@ -50,6 +50,7 @@ inline Result<std::unique_ptr<Policy>> make_test_policy(
   setup.chip = chip.chip;
   setup.models = models;
   setup.account = std::move(account);
+  setup.dry_run = dry_run;
   return info->create(setup);
 }
 

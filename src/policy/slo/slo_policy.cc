@@ -62,6 +62,7 @@ class SloPolicy final : public Policy {
   double left(const Promise& promise) const;
   double slowest_x(double most, double running, double edge_s) const;
   Decision stay(Megahertz clock, Reason why);
+  Decision stay_blind(const Estimate& estimate, Megahertz top, Reason why);
 
   Megahertz efficient_;
   double caused_, late_;
@@ -86,6 +87,17 @@ class SloPolicy final : public Policy {
 Decision SloPolicy::stay(Megahertz clock, Reason why) {
   Decision out = Decision::set(clock, why);
   out.stays_awake = true;
+  return out;
+}
+
+// No metrics say whether requests come: a GPU that was idle for long may be parked.
+Decision SloPolicy::stay_blind(const Estimate& estimate, Megahertz top, Reason why) {
+  if (!estimate.idle)
+    unseen_idle_since_.reset();
+  else if (!unseen_idle_since_)
+    unseen_idle_since_ = estimate.time;
+  Decision out = stay(top, why);
+  out.stays_awake = !unseen_idle_since_ || estimate.time - *unseen_idle_since_ < rest_after_;
   return out;
 }
 
@@ -153,23 +165,18 @@ Decision SloPolicy::decide(const Estimate& estimate, const Envelope& envelope) {
     if (state == nullptr || estimate.time - state->time > kStale) {
       prompts_.expect(estimate.time);
       const bool none = estimate.work.serving == nullptr;
-      Decision out = stay(top, {none ? "no metrics of the engine are known: the highest clock"
-                                     : "the engine's metrics are too old: the highest clock",
-                                {}});
-      // An engine that has ended leaves an idle GPU, which may be parked.
-      if (!estimate.idle)
-        unseen_idle_since_.reset();
-      else if (!unseen_idle_since_)
-        unseen_idle_since_ = estimate.time;
-      out.stays_awake = !unseen_idle_since_ || estimate.time - *unseen_idle_since_ < rest_after_;
-      return out;
+      return stay_blind(estimate, top,
+                        {none ? "no metrics of the engine are known: the highest clock"
+                              : "the engine's metrics are too old: the highest clock",
+                         {}});
     }
-    unseen_idle_since_.reset();
     const auto edge_s = state->between_tokens ? promised_edge(*promise, *state->between_tokens)
                                               : std::optional<double>();
     if (!edge_s)
-      return stay(top, {"the engine counts no latency as short as {0:.0f} ms: the highest clock",
-                        {1000 * promise->values[1]}});
+      return stay_blind(estimate, top,
+                        {"the engine counts no latency as short as {0:.0f} ms: the highest clock",
+                         {1000 * promise->values[1]}});
+    unseen_idle_since_.reset();
     if (delta) learn(estimate, *delta, *edge_s);
     if (state->waiting.value_or(0) > 0) {
       prompts_.expect(estimate.time);
@@ -181,7 +188,8 @@ Decision SloPolicy::decide(const Estimate& estimate, const Envelope& envelope) {
   };
   const Decision out = decide_now();
   // In a dry run the GPU runs at its own clock, and all that is seen is of that one.
-  const Megahertz runs = dry_run_ && estimate.sm_clock ? *estimate.sm_clock : out.clock;
+  const bool own_clock = dry_run_ && estimate.sm_clock && *estimate.sm_clock > Megahertz(0);
+  const Megahertz runs = own_clock ? *estimate.sm_clock : out.clock;
   if (runs != requested_.clock)
     requested_ = {runs, std::max(0.0, std::log(top / runs)), estimate.time};
   return out;

@@ -125,6 +125,42 @@ TEST(Slo, AnEngineWithoutRequestsRestsAfterAMinute) {
   EXPECT_FALSE(it.look_for(20s, 0, 1e9).stays_awake);
 }
 
+// An engine that has no histogram yet, as before its first request, does not hold its GPU awake for
+// ever.
+TEST(Slo, AnEngineThatCountsNothingYetRestsAfterAMinute) {
+  Governed it;
+  it.engine.state.between_tokens.reset();
+  it.answers = false;
+  it.estimate.idle = true;
+  const auto look_for = [&](Duration time) {
+    Decision out;
+    for (Instant end = it.estimate.time + time; it.estimate.time < end;) {
+      it.estimate.work.serving = it.engine.look(it.estimate.time + 100ms);
+      out = it.look();
+    }
+    return out;
+  };
+  EXPECT_TRUE(look_for(50s).stays_awake);
+  EXPECT_FALSE(look_for(20s).stays_awake);
+}
+
+// In a dry run the clock stays the highest, however low the decision: that steps are no longer then
+// says nothing of lower clocks.
+TEST(Slo, ADryRunLearnsNothingOfClocksThatAreNotSet) {
+  Governed set, dry;
+  dry.policy = *make_test_policy("slo", kA100, {}, nullptr, std::make_shared<WorkAccount>(), true);
+  Megahertz lowest = dry.top();
+  for (int i = 0; i < 3000; ++i) {
+    dry.estimate.sm_clock = dry.top();
+    lowest = std::min(lowest, dry.look(4, 0.045).clock);
+  }
+  // 45 ms at the highest clock are 50 ms at nine tenths of it.
+  EXPECT_GE(lowest, dry.top() * 0.85);
+  EXPECT_LT(lowest, dry.top());
+  // Where the clock is set, steps that stay as short do say so.
+  EXPECT_LT(set.look_for(300s, 4, 0.045).clock, dry.top() * 0.85);
+}
+
 // Below the lowest edge nothing can be counted.
 TEST(Slo, ALatencyBelowTheLowestEdgeIsNotBetOn) {
   Governed it;

@@ -6,26 +6,15 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/printing.h"
 #include "core/latency_promise.h"
 #include "govern/fleet/policy_choice.h"
 #include "policy/policy_options.h"
-#include "service/scrape/engine_reading.h"
 
 namespace derate {
 namespace {
 
-constexpr double kFiguresKept = 60;  // seconds after the last metrics
-constexpr std::size_t kLongestError = 300, kLongestModel = 200;
 // Numbers of groups in step by detection are small (govern/group/step_detector).
 constexpr std::uint64_t kFirstGroup = std::uint64_t{1} << 32;
-
-std::optional<double> edge_of(const std::vector<Promise>& promises,
-                              const SharedServingState& state) {
-  const auto promise = strictest_latency(promises, "itl");
-  if (!promise || state == nullptr || !state->between_tokens) return std::nullopt;
-  return promised_edge(*promise, *state->between_tokens);
-}
 
 std::string names_of(const auto& services) {
   std::string out;
@@ -48,16 +37,14 @@ ServiceBook::ServiceBook(Clock& clock, Fleet& fleet, CommandRouter& operators,
 }
 
 ServiceBook::Service ServiceBook::made_of(const ServiceSetting& setting) {
-  std::optional<double> most_running;
-  if (setting.most_running > 0) most_running = setting.most_running;
-  Service out{.setting = setting, .promises = {}, .window = ServiceWindow(most_running)};
+  std::vector<Promise> promises;
   for (const std::string& text : setting.promise) {
     auto promise = parse_latency(text);  // the configuration has checked it
     if (!promise.ok()) continue;
     promise->origin = setting.name;
-    out.promises.push_back(*std::move(promise));
+    promises.push_back(*std::move(promise));
   }
-  return out;
+  return {.setting = setting, .engine = ServedEngine(std::move(promises), setting.most_running)};
 }
 
 // A service that has not changed goes on.
@@ -88,30 +75,10 @@ Result<nlohmann::ordered_json> ServiceBook::obey(const ServiceReport& request) {
     if (at == services_.end() || differs(reading.metrics, at->setting.metrics) ||
         differs(reading.wanted_model, at->setting.model))
       continue;
-    take(*at, reading);
+    at->engine.take(reading, clock_.now(), energy_of(*at), runs_);
     ++answer.taken;
   }
   return answer_json(answer);
-}
-
-void ServiceBook::take(Service& service, const ServiceReading& reading) {
-  service.error = log_text(reading.error, kLongestError);
-  if (!reading.error.empty()) return;
-  auto read = state_of(reading);
-  if (!read.ok()) {
-    service.error = log_text(read.error().message, kLongestError);
-    return;
-  }
-  const Instant time = clock_.now() - from_seconds(reading.age_seconds);
-  if (service.state != nullptr && time <= service.state->time) return;
-  service.engine = log_text(reading.engine, kLongestModel);
-  service.model = log_text(reading.model, kLongestModel);
-  ServingState state = *std::move(read);
-  state.time = time;
-  state.run = service.state == nullptr ? ++runs_ : service.state->run;
-  if (service.state != nullptr && began_anew(state, *service.state)) state.run = ++runs_;
-  service.state = std::make_shared<const ServingState>(std::move(state));
-  service.window.take(service.state, edge_of(service.promises, service.state), energy_of(service));
 }
 
 std::optional<Joules> ServiceBook::energy_of(const Service& service) const {
@@ -126,18 +93,8 @@ std::optional<Joules> ServiceBook::energy_of(const Service& service) const {
 }
 
 void ServiceBook::take(const GpuRecord& record) {
-  if (services_.empty() || !record.record.sample || !record.record.sample->sm_clock) return;
-  const auto& clocks = record.gpu.open.source->capability().sm_clocks;
-  if (clocks.empty()) return;
-  const Sample& sample = *record.record.sample;
-  const double share = std::min(1.0, *sample.sm_clock / clocks.back());
-  for (Service& service : services_) {
-    if (!service.place.gpus.contains(record.gpu.uuid())) continue;
-    service.clocks[record.gpu.uuid()] = share;
-    double slowest = 1;
-    for (const auto& [uuid, each] : service.clocks) slowest = std::min(slowest, each);
-    service.window.take_clock(sample.time, slowest);
-  }
+  for (Service& service : services_)
+    if (service.place.gpus.contains(record.gpu.uuid())) service.engine.take(record);
 }
 
 // --- the GPUs ------------------------------------------------------------------------------------
@@ -148,11 +105,7 @@ void ServiceBook::find_places(std::span<const GpuTenants> tenants) {
   placed_ = now;
   for (Service& service : services_) {
     ServicePlace place = place_of(service.setting, tenants);
-    if (place.gpus != service.place.gpus) {  // energy and clocks of others
-      Service anew = made_of(service.setting);
-      service.window = std::move(anew.window);
-      service.clocks.clear();
-    }
+    if (place.gpus != service.place.gpus) service.engine.move();
     service.place = std::move(place);
   }
 }
@@ -168,12 +121,13 @@ std::vector<const ServiceBook::Service*> ServiceBook::on(const std::string& uuid
 // the other needs.
 void ServiceBook::add_to(GpuWork& work, const std::string& uuid) const {
   const auto here = on(uuid);
-  for (const Service* service : here)
-    work.status.promises.insert(work.status.promises.end(), service->promises.begin(),
-                                service->promises.end());
+  for (const Service* service : here) {
+    const auto& promises = service->engine.promises();
+    work.status.promises.insert(work.status.promises.end(), promises.begin(), promises.end());
+  }
   if (here.size() != 1) return;
   const Service& only = *here.front();
-  work.status.serving = only.state;
+  work.status.serving = only.engine.state();
   if (only.place.gpus.size() > 1 && !work.status.step_group)
     work.status.step_group = kFirstGroup + static_cast<std::uint64_t>(here.front() - &services_[0]);
 }
@@ -189,16 +143,15 @@ std::vector<GpuWork> ServiceBook::with_services(std::vector<GpuWork> work,
 }
 
 void ServiceBook::watch_age(Service& service) {
-  // Of one that is only shown a page may be missed.
-  const Duration after = service.promises.empty() ? 5 * kStale : kStale;
-  const bool stale = service.state == nullptr || clock_.now() - service.state->time > after;
+  const Duration after = service.engine.promises().empty() ? kStaleShown : kStale;
+  const bool stale = service.engine.is_older_than(after, clock_.now());
   const bool was = std::exchange(service.stale, stale);
   const EventFields fields{{"service", service.setting.name}};
   const bool ends = stale && !was;
   if (ends && !std::exchange(service.reported, true))
     options_.tell(EventKind::metrics_lost,
                   fmt::format("service {}: there are no new metrics{}{}", service.setting.name,
-                              service.error.empty() ? "" : ": ", service.error),
+                              service.engine.error().empty() ? "" : ": ", service.engine.error()),
                   fields);
   if (!stale && was && std::exchange(service.reported, false))
     options_.tell(EventKind::metrics_found,
@@ -211,8 +164,9 @@ void ServiceBook::step() {
   if (services_.empty() && given_.empty()) return;
   for (std::size_t at = 0; at < fleet_.gpus().size(); ++at) {
     const auto here = on(fleet_.gpus()[at].uuid());
-    const auto promises = std::find_if(here.begin(), here.end(),
-                                       [](const Service* each) { return !each->promises.empty(); });
+    const auto promises = std::find_if(here.begin(), here.end(), [](const Service* each) {
+      return !each->engine.promises().empty();
+    });
     govern(at, promises == here.end() ? nullptr : *promises);
   }
 }
@@ -258,50 +212,38 @@ void ServiceBook::govern(std::size_t at, const Service* service) {
 // --- what is shown -------------------------------------------------------------------------------
 
 std::string ServiceBook::trouble_of(const Service& service) const {
-  if (!service.place.trouble.empty())
-    return service.place.trouble + (service.error.empty() ? "" : "; " + service.error);
-  const bool promises = !service.promises.empty();
-  const char* const held = promises ? "; its GPUs run at the highest clock" : "";
+  const ServedEngine& engine = service.engine;
+  const std::string why = engine.error().empty() ? "" : ": " + engine.error();
+  if (!service.place.trouble.empty()) return service.place.trouble + why;
+  const bool promises = !engine.promises().empty();
+  const char* const held =
+      promises && !fleet_.settings().dry_run ? "; its GPUs run at the highest clock" : "";
   for (const std::string& uuid : service.place.gpus)
     if (const auto here = on(uuid); here.size() > 1 && promises)
       return fmt::format("{} share GPU {}: no promise of one of them can be kept by the clock{}",
                          names_of(here), uuid, held);
-  if (service.state == nullptr && service.error.empty())
-    return fmt::format("no metrics have come yet: derate-agent reads them{}", held);
-  if (service.stale) {
-    const std::string age = service.state == nullptr
-                                ? "there are no metrics"
-                                : fmt::format("its metrics are {:.0f} s old",
-                                              seconds(clock_.now() - service.state->time));
-    return age + (service.error.empty() ? "" : ": " + service.error) + held;
-  }
-  if (promises && !service.state->between_tokens)
-    return fmt::format("{} counts no times from token to token{}", service.engine, held);
-  if (promises && !edge_of(service.promises, service.state))
-    return fmt::format("{} counts no time as short as is promised{}", service.engine, held);
-  return service.error;
+  if (engine.state() == nullptr)
+    return (why.empty() ? "no metrics have come yet: derate-agent reads them"
+                        : "there are no metrics" + why) +
+           held;
+  if (service.stale)
+    return fmt::format("its metrics are {:.0f} s old{}{}",
+                       seconds(clock_.now() - engine.state()->time), why, held);
+  if (const std::string no_promise = engine.why_no_promise(); !no_promise.empty())
+    return no_promise + held;
+  return engine.error();
 }
 
 ServiceView ServiceBook::view_of(const Service& service) const {
   const ServiceSetting& setting = service.setting;
-  ServiceView out{.name = setting.name,
-                  .metrics = setting.metrics,
-                  .engine = service.engine,
-                  .model = service.model,
-                  .edge_seconds = edge_of(service.promises, service.state),
-                  .trouble = trouble_of(service),
-                  .every_seconds = service.promises.empty() ? kEveryShown : kEveryPromised,
-                  .wanted_model = setting.model};
-  for (const Promise& promise : service.promises) out.promise.push_back(latency_text(promise));
+  const bool promises = !service.engine.promises().empty();
+  ServiceView out = service.engine.view(clock_.now());
+  out.name = setting.name;
+  out.metrics = setting.metrics;
+  out.trouble = trouble_of(service);
+  out.every_seconds = promises ? kEveryPromised : kEveryShown;
+  out.wanted_model = setting.model;
   if (setting.names.is_named()) out.names = setting.names;
-  if (service.state != nullptr) {
-    out.age_seconds = seconds(clock_.now() - service.state->time);
-    out.running = service.state->running;
-    out.waiting = service.state->waiting;
-    out.kv_share_ratio = service.state->kv_share;
-  }
-  // Figures of a time long gone would be taken for those of now.
-  if (out.age_seconds && *out.age_seconds < kFiguresKept) out.figures = service.window.figures();
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     if (!service.place.gpus.contains(gpu.uuid())) continue;
     ServiceGpuView& view = out.gpus.emplace_back();
@@ -310,7 +252,7 @@ ServiceView ServiceBook::view_of(const Service& service) const {
     const bool ours = gpu.assigned && gpu.assigned->origin == origins::service &&
                       gpu.assigned->who == setting.name;
     view.governed = ours && gpu.governed;
-    if (view.governed || service.promises.empty()) continue;
+    if (view.governed || !promises) continue;
     if (gpu.trouble)
       view.why = gpu.trouble->message;
     else if (gpu.assigned && !ours)

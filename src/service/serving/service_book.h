@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -18,13 +17,12 @@
 #include "base/log.h"
 #include "config/settings.h"
 #include "core/event.h"
-#include "core/serving_state.h"
 #include "govern/fleet/fleet.h"
 #include "govern/fleet/record_sink.h"
 #include "govern/heartbeat_registry.h"
 #include "service/answers/command_router.h"
+#include "service/serving/served_engine.h"
 #include "service/serving/service_place.h"
-#include "service/serving/service_window.h"
 
 namespace derate {
 
@@ -36,8 +34,9 @@ class ServiceBook {
     std::function<void(EventKind kind, std::string message, EventFields fields)> tell;
     Log log = {};
   };
-  // Metrics are old after this time: policies hold the highest clock (policy/slo).
-  static constexpr Duration kStale = std::chrono::seconds(2);
+  // Metrics are old after this time: policies hold the highest clock (policy/slo). Of an engine
+  // that is only shown pages may be missed.
+  static constexpr Duration kStale = std::chrono::seconds(2), kStaleShown = 5 * kStale;
   static constexpr Duration kPlaceEvery = std::chrono::seconds(1);
   static constexpr Duration kAgainAfter = std::chrono::seconds(10);  // what could not be governed
   // Seconds from reading to reading: of who promises, and of others.
@@ -61,19 +60,13 @@ class ServiceBook {
  private:
   struct Service {
     ServiceSetting setting;
-    std::vector<Promise> promises;
+    ServedEngine engine;
     ServicePlace place = {};
-    SharedServingState state = {};
-    std::string engine = {}, model = {};
-    std::string error = {};  // of the last reading; empty: it was good
-    ServiceWindow window;
-    std::map<std::string, double> clocks = {};  // shares of the highest, by UUID
-    bool stale = true, reported = false;        // reported: an event says that it is stale
+    bool stale = true, reported = false;  // reported: an event says that it is stale
   };
 
   Result<nlohmann::ordered_json> obey(const ServiceReport& request);
   static Service made_of(const ServiceSetting& setting);
-  void take(Service& service, const ServiceReading& reading);
   void take(const GpuRecord& record);
   std::optional<Joules> energy_of(const Service& service) const;
   void find_places(std::span<const GpuTenants> tenants);
@@ -88,7 +81,7 @@ class ServiceBook {
   Fleet& fleet_;
   Options options_;
   std::vector<Service> services_;  // in the order of the configuration
-  std::uint64_t runs_ = 0;         // of engines, so far
+  std::uint64_t runs_ = 0;         // of all engines, so far
   std::optional<Instant> placed_;
   std::set<std::string> given_;            // UUIDs of GPUs that are assigned
   std::map<std::string, Instant> failed_;  // by UUID: when it is tried again
