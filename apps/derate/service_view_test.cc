@@ -4,29 +4,15 @@
 
 #include "api/requests.h"
 #include "base/json.h"
+#include "service/records/test_snapshot.h"
 #include "test_text.h"
 
 namespace derate::cli {
 namespace {
 
 ServiceView chat() {
-  ServiceView out{.name = "chat",
-                  .metrics = "http://127.0.0.1:8000/metrics",
-                  .engine = "vLLM",
-                  .promise = {"itl p99 <= 50 ms"},
-                  .edge_seconds = 0.05,
-                  .age_seconds = 0.2,
-                  .running = 8,
-                  .waiting = 0};
-  out.figures = ServiceFigures{.window_seconds = 600,
-                               .tokens_per_second = 400,
-                               .joules_per_token = 0.2593,
-                               .itl_p50_at_most_seconds = 0.025,
-                               .itl_p99_at_most_seconds = 0.05,
-                               .ttft_p99_at_most_seconds = 2.5,
-                               .late_ratio = 0.0012,
-                               .late_by_clock_ratio = 0.0003};
-  out.gpus.push_back({.index = 3, .uuid = "GPU-3", .governed = true});
+  ServiceView out = full_service();
+  out.gpus[0].index = 3;
   return out;
 }
 
@@ -36,8 +22,8 @@ std::string text_of(std::vector<ServiceView> services) {
 
 TEST(ServiceView, HasTheFiguresAgainstThePromise) {
   const std::string text = text_of({chat()});
-  for (const char* part : {"chat", "vLLM", "3", "25 ms", "50 ms", "2.5 s", "0.12 %", "0.03 %",
-                           "0.26", "itl p99 <= 50 ms kept"})
+  for (const char* part : {"chat", "vLLM", "3", "8 + 1 wait", "25 ms", "50 ms", "1 s", "0.10 %",
+                           "0.05 %", "0.25", "itl p99 <= 50 ms kept"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
@@ -49,7 +35,7 @@ TEST(ServiceView, ABrokenPromiseAndTroubleAreSaid) {
   view.gpus[0].governed = false;
   view.gpus[0].why = "it is governed for command";
   const std::string text = text_of({view});
-  EXPECT_TRUE(has(text, "BROKEN: 2.1 % late, 0.03 % by the clock")) << text;
+  EXPECT_TRUE(has(text, "BROKEN: 2.1 % late, 0.05 % by the clock")) << text;
   EXPECT_TRUE(has(text, "8 + 4 wait")) << text;
   EXPECT_TRUE(has(text, "service chat: its metrics are 5 s old")) << text;
   EXPECT_TRUE(has(text, "service chat: GPU 3: it is governed for command")) << text;

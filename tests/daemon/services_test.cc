@@ -29,9 +29,15 @@ Settings with(std::vector<ServiceSetting> services) {
 struct ServedHouse {
   explicit ServedHouse(int gpus = 2) : house(gpus) {}
 
-  void engine_on(int gpu, std::int64_t pid = 10) {
-    (void)house.person(gpu, pid, 1000);
+  void engine_on(int gpu) {
+    (void)house.person(gpu, 10 + gpu, 1000);
     house.trouble(gpu).processes->back().name = "VLLM::EngineCore";
+  }
+  // With an engine's worker on each of these GPUs.
+  void begin(std::vector<ServiceSetting> services, const std::vector<int>& gpus = {0}) {
+    for (const int gpu : gpus) engine_on(gpu);
+    house.start(with(std::move(services)));
+    house.run(3s);
   }
   std::string report_reading(const ServiceReading& reading) {
     return house.ask(request_text(ServiceReport{{reading}}));
@@ -62,9 +68,7 @@ struct ServedHouse {
 
 TEST(Services, ThePromiseGovernsTheGpusOfTheEngine) {
   ServedHouse scene;
-  scene.engine_on(1);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()}, {1});
   scene.serve(20s);
   const ServiceView view = scene.service();
   ASSERT_EQ(view.gpus.size(), 1u) << view.trouble;
@@ -86,9 +90,7 @@ TEST(Services, ThePromiseGovernsTheGpusOfTheEngine) {
 
 TEST(Services, OldMetricsRaiseTheClockAndAreSaid) {
   ServedHouse scene;
-  scene.engine_on(0);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()});
   scene.serve(20s);
   const std::string lowered = scene.house.trouble(0).lock;
   scene.house.run(3s);
@@ -104,9 +106,7 @@ TEST(Services, OldMetricsRaiseTheClockAndAreSaid) {
 
 TEST(Services, AnEngineThatEndsGivesItsGpuBack) {
   ServedHouse scene;
-  scene.engine_on(0);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()});
   scene.serve(10s);
   EXPECT_EQ(scene.gpu(0)["policy"], "slo");
   scene.house.trouble(0).processes->clear();
@@ -121,9 +121,7 @@ TEST(Services, OneWithoutAPromiseIsShownAlone) {
   ServedHouse scene;
   ServiceSetting shown = chat();
   shown.promise.clear();
-  scene.engine_on(0);
-  scene.house.start(with({shown}));
-  scene.house.run(3s);
+  scene.begin({shown});
   scene.serve(3s);
   const ServiceView view = scene.service();
   EXPECT_EQ(view.running, 4.0);
@@ -136,9 +134,7 @@ TEST(Services, TwoOnAGpuHoldTheHighestClock) {
   ServedHouse scene;
   ServiceSetting other = chat();
   other.name = "other";
-  scene.engine_on(0);
-  scene.house.start(with({chat(), other}));
-  scene.house.run(3s);
+  scene.begin({chat(), other});
   scene.serve(10s);
   EXPECT_NE(scene.service(0).trouble.find("chat and other share GPU"), std::string::npos)
       << scene.service(0).trouble;
@@ -149,9 +145,7 @@ TEST(Services, TwoOnAGpuHoldTheHighestClock) {
 
 TEST(Services, AReportThatLiesIsSaid) {
   ServedHouse scene;
-  scene.engine_on(0);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()});
   scene.serve(2s);
   (void)scene.report_reading({.service = "chat", .engine = "vLLM", .running = -1});
   EXPECT_NE(scene.service().trouble.find("running"), std::string::npos);
@@ -163,9 +157,7 @@ TEST(Services, AReportThatLiesIsSaid) {
 
 TEST(Services, AnOperatorsWordComesFirst) {
   ServedHouse scene;
-  scene.engine_on(0);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()});
   scene.serve(3s);
   (void)scene.house.ask(R"({"command": "policy-set", "policy": "max-freq", "gpus": "0"})");
   scene.serve(3s);
@@ -182,10 +174,7 @@ TEST(Services, AnOperatorsWordComesFirst) {
 
 TEST(Services, GpusOfOneEngineAreInStep) {
   ServedHouse scene;
-  scene.engine_on(0, 10);
-  scene.engine_on(1, 11);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()}, {0, 1});
   scene.serve(20s);
   EXPECT_EQ(scene.gpu(0)["step_group"], scene.gpu(1)["step_group"]);
   EXPECT_TRUE(scene.gpu(0).contains("step_group"));
@@ -213,9 +202,7 @@ TEST(JobRules, OneThatMatchesNobodyIsNamed) {
 
 TEST(Services, AReloadKeepsWhatHasNotChanged) {
   ServedHouse scene;
-  scene.engine_on(0);
-  scene.house.start(with({chat()}));
-  scene.house.run(3s);
+  scene.begin({chat()});
   scene.serve(5s);
   Settings settings = with({chat()});
   settings.max_delta = 0.2;

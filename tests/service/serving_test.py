@@ -5,6 +5,7 @@ there, for a stand-in of derated; and a real derated keeps a promise of a simula
     serving_test.py BUILD [SLOWNESS]
 """
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from energy_test import wait_for  # noqa: E402
 from fake_derated import FakeDerated  # noqa: E402
 from service_machine import slow  # noqa: E402
 
+AGENT = 65533  # a user who may do what derate-agent's may and nothing else
 PAGE = ('vllm:num_requests_running{model_name="m"} 3\n'
         'vllm:num_requests_waiting{model_name="m"} 0\n'
         'vllm:inter_token_latency_seconds_bucket{model_name="m",le="0.05"} 7\n'
@@ -179,12 +181,14 @@ class APromise(service.Machine):
             f'[[service]]\nname = "chat"\nmetrics = "http://127.0.0.1:{self.port}/metrics"\n'
             'promise = ["itl p99 <= 300 ms"]\nprocess = "derate"\nmost_running = 16\n' + "".join(
                 f'[[service]]\nname = "more{i}"\ngpus = "0"\n'
-                f'metrics = "http://127.0.0.1:{self.port}/metrics"\n' for i in range(15)))
+                f'metrics = "http://127.0.0.1:{self.port}/metrics"\n' for i in range(15)) +
+            f'[api]\nagent = "{AGENT}"\n')
+        (self.folder / "run").chmod(0o755)  # for a user who has no rights but the agent's
         self.start("derate", "sim", "serve", "--chip", "V100-SXM2", "--gpus", "2")
         wait_for(lambda: self.derate("sim", "show").returncode == 0, "simulated GPUs")
         self.daemon_process = self.start("derated")
         wait_for(self.is_ready, "derated is ready")
-        self.agent_process, _ = self.agent()
+        self.agent_process, _ = self.agent(user=AGENT if os.getuid() == 0 else None)
         self.job = self.start("derate", "sim", "job", "llm", "-i", "1", "--metrics",
                               f"127.0.0.1:{self.port}", "--running", "16", "--step-tokens", "2048",
                               *job)
@@ -249,6 +253,40 @@ class APromise(service.Machine):
         wait_for(lambda: (self.clock_locked() or 9999) < 1500, "a lower clock")
         self.daemon_process.kill()
         wait_for(lambda: self.clock_locked() is None, "as it was found")
+
+
+class ARun(service.Machine):
+    """`derate run --metrics` over the engine, without a daemon."""
+
+    def test_its_account_has_the_promise_and_the_joules_of_a_token(self):
+        engine = Engine(good)  # for a free port
+        port = engine.server_port
+        engine.shutdown()
+        engine.server_close()
+        derate = str(service.energy_test.BUILD / "derate")
+        self.start("derate", "sim", "serve", "--chip", "V100-SXM2")
+        wait_for(lambda: subprocess.run([derate, "sim", "show"],
+                                        capture_output=True).returncode == 0, "simulated GPUs")
+        account = self.folder / "account.json"
+        done = subprocess.run(
+            [derate, "run", "--metrics", f"http://127.0.0.1:{port}/metrics", "--promise",
+             "itl p99 <= 300 ms", "--json", "-o", str(account), "--", derate, "sim", "job", "llm",
+             "--metrics", f"127.0.0.1:{port}", "--requests", "2", "--running", "16",
+             "--for", "12s"],
+            capture_output=True, text=True, timeout=60 * slow())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        account = json.loads(account.read_text())
+        engine = account["engine"]
+        self.assertEqual(engine["engine"], "vLLM")
+        self.assertEqual(engine["promise"], ["itl p99 <= 300 ms"])
+        figures = engine["figures"]
+        # The GPU's counter and the engine's page differ by a reading at both ends of the run.
+        tokens = figures["tokens_per_second"] * figures["window_seconds"]
+        self.assertAlmostEqual(figures["joules_per_token"] * tokens,
+                               account["gpus"][0]["energy_joules"],
+                               delta=0.35 * account["gpus"][0]["energy_joules"])
+        self.assertEqual(account["gpus"][0]["policy"], "slo")
+        self.assertNotIn("trouble", engine)
 
 
 if __name__ == "__main__":

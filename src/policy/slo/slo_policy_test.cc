@@ -157,7 +157,7 @@ TEST(Slo, ADryRunLearnsNothingOfClocksThatAreNotSet) {
   // 45 ms at the highest clock are 50 ms at nine tenths of it.
   EXPECT_GE(lowest, dry.top() * 0.85);
   EXPECT_LT(lowest, dry.top());
-  // Where the clock is set, steps that stay as short do say so.
+  // Steps that stay as short at a clock that is set do say so.
   EXPECT_LT(set.look_for(300s, 4, 0.045).clock, dry.top() * 0.85);
 }
 
