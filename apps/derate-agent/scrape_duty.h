@@ -1,6 +1,5 @@
-// The duty of reading the metrics of engines that serve language models, for derated, which has no
-// network: the pages are those that derated's configuration names, and what is read of them goes
-// to derated's socket.
+// derate-agent reads the metrics of engines that serve language models for derated, which has no
+// network. derated's configuration names the pages; the readings go to derated's socket.
 #pragma once
 
 #include <condition_variable>
@@ -25,8 +24,8 @@ class Readings {
  public:
   // `next`: another reading of a service, read at that moment.
   void put(ServiceReading next, Instant read);
-  // Waits until there are some that were not taken, or until `end`; takes them, at most kMostBytes
-  // of them by a rough count. Their ages are those at `now()`.
+  // Waits at most `patience` for readings that were not taken, and takes up to kMostBytes of them.
+  // Their ages are those at the moment at which they are taken.
   std::vector<ServiceReading> take(Clock& clock, Duration patience);
 
  private:

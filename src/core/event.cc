@@ -73,11 +73,10 @@ constexpr std::array kCatalogue{
               "The driver reports an Xid error of the card, its slot or the driver itself.", "xid"},
     EventInfo{EventKind::program_xid, "program_xid", warning,
               "The driver reports an Xid error that programs make by their own mistakes.", "xid"},
-    EventInfo{
-        EventKind::metrics_lost, "metrics_lost", warning,
-        "The metrics of a `[[service]]` are older than 2 s: if it promises a latency, its GPUs "
-        "run at the highest clock.",
-        "service"},
+    EventInfo{EventKind::metrics_lost, "metrics_lost", warning,
+              "The metrics of a `[[service]]` are too old: above 2 s if it promises a latency, and "
+              "its GPUs then run at the highest clock; else above 10 s.",
+              "service"},
     EventInfo{EventKind::metrics_found, "metrics_found", info,
               "The metrics of a `[[service]]` are read again.", "service"},
 };

@@ -62,7 +62,9 @@ void put_promises(const Snapshot& snapshot, const MetricsOptions&, MetricSamples
 
 constexpr Metric kEngineMetrics[] = {
     {{"derate_service_metrics_age_seconds", Type::gauge, "seconds",
-      "Age of a service's newest metrics; older than 2 s: its GPUs run at the highest clock."},
+      "Age of a service's newest metrics. GPUs that are governed for its promise run at the "
+      "highest "
+      "clock above 2 s."},
      put<[](const ServiceView& service) { return service.age_seconds; }>},
     {{"derate_service_gpus", Type::gauge, "",
       "GPUs of a service, by whether its promise governs them."},

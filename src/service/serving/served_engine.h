@@ -44,7 +44,7 @@ class ServedEngine {
   }
   // The reason that its promise cannot be kept, a sentence without a stop; empty: it can.
   std::string why_no_promise() const;
-  // What its readings say. All else of the view is the caller's.
+  // The figures by its readings; the caller fills the rest of the view in.
   ServiceView view(Instant now) const;
 
  private:
