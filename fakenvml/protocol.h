@@ -57,7 +57,7 @@ enum class GpuFault : std::uint32_t {
 
 inline constexpr std::uint32_t kEveryGpu = ~0u;
 
-// Of an engine that serves: which, its limits and the requests that come.
+// The engine that a job runs: its name, its limits and the requests that come.
 struct EngineOrder {
   char name[32] = {};                                   // empty: the chip's first
   std::uint32_t most_running = 0, step_tokens = 0;      // 0: the engine's own

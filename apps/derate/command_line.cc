@@ -949,7 +949,7 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
             "derate sim serve --chip V100-SXM2,H200 --dir /tmp/gpus"});
 }
 
-// Of `derate sim job llm`.
+// The options of `derate sim job llm`.
 void add_engine(CLI::App& verb, SimEngineOptions& options) {
   add_value(verb, "--metrics", "ADDRESS:PORT", options.metrics,
             "llm: where its page of metrics is, a loopback address; default: " + options.metrics);

@@ -278,7 +278,7 @@ struct SimServeOptions : Common, SimDirectory {
   std::string mig;  // a layout; "none": MIG mode without instances
   std::vector<std::uint32_t> minors;
 };
-// Of the workload llm.
+// The options of the workload llm.
 struct SimEngineOptions {
   std::string metrics = "127.0.0.1:8000", name, trace, burst;
   double requests = 1;               // a second

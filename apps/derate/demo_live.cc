@@ -60,7 +60,7 @@ Result<Programs> programs() {
   return out;
 }
 
-// One that nobody listens on now.
+// A port on which nobody listens now.
 Result<int> free_port() {
   const UniqueFd socket = TRY(listen_loopback("127.0.0.1:0"));
   sockaddr_in found{};

@@ -41,7 +41,7 @@ TEST(ServiceView, ABrokenPromiseAndTroubleAreSaid) {
   EXPECT_TRUE(has(text, "service chat: GPU 3: it is governed for command")) << text;
 }
 
-// Of 99 tokens none being late says nothing of one in a hundred.
+// 99 tokens in time do not show that one in a hundred is late at most.
 TEST(ServiceView, FewTokensKeepNoPromise) {
   ServiceView view = chat();
   view.figures->late_ratio = 0;

@@ -28,7 +28,7 @@ class StatusView {
   // Errors: those of the driver when nobody tells anything; not_found for a GPU that is not there.
   Result<nlohmann::ordered_json> look(const std::string& choice);
   ClosedGpus closed() const { return closed_; }
-  // Of the last look: the services of daemons, as state.json has them.
+  // The services of daemons at the last look, as state.json has them.
   const nlohmann::ordered_json& services() const { return *services_; }
   // Sentences on the last look: rules of the configuration that match no process.
   const std::vector<std::string>& notes() const { return notes_; }

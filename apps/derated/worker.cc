@@ -85,7 +85,7 @@ InstanceGpus instance_gpus(const TenantRows& rows) {
   return out;
 }
 
-// Of the time that the daemon has seen.
+// The energy since the daemon first saw the GPU; empty: not known.
 std::optional<Joules> energy_of(const GpuTotalsTable& totals, const std::string& uuid) {
   const auto found = totals.of(uuid);
   return found ? found->energy : std::nullopt;

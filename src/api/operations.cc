@@ -243,7 +243,7 @@ void add_services(std::vector<Operation>& out) {
       "Report the metrics of engines that serve language models, as derate-agent has read them", "",
       {Errc::bad_data}, 64 << 10);
   report.agent = true;
-  // Of a reading 22, of so many engines as derate-agent reads at most.
+  // A reading has 22 keys at most, and derate-agent reads 16 engines at most.
   report.keys = 1 + std::size_t{22} * 16;
   report.example = R"({"readings": [{"service": "chat", "error": "nobody listens there"}]})";
   add_reading<ServiceList, ServicesAnswer>(

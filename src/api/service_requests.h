@@ -63,8 +63,8 @@ struct ServiceFigures {
   std::optional<double> tokens_per_second, requests_per_second, joules_per_token;
   std::optional<double> itl_p50_at_most_seconds, itl_p99_at_most_seconds;
   std::optional<double> ttft_p50_at_most_seconds, ttft_p99_at_most_seconds;
-  // Of the tokens, those later than the promise's edge; those of them that the clock caused; and an
-  // upper bound of the first, since the service is read, at 99 %.
+  // The share of tokens that came later than the promise's edge; the share that did so because of
+  // the clock; and an upper bound of the first, since derated reads the service, at 99 %.
   std::optional<double> late_ratio, late_by_clock_ratio, late_at_most_ratio;
   bool operator==(const ServiceFigures&) const = default;
 };
@@ -72,14 +72,14 @@ struct ServiceView {
   std::string name, metrics;
   std::string engine, model;  // as its page has them; empty: not known
   std::vector<std::string> promise;
-  // Of the time from token to token, the engine's edge that stands for the promise.
+  // The largest edge of the engine's histogram that is within the promise.
   std::optional<double> edge_seconds;
   std::string trouble;                // a sentence; empty: none
   std::optional<double> age_seconds;  // of its newest metrics
   std::optional<double> running, waiting, kv_share_ratio;
   std::optional<ServiceFigures> figures;
   std::vector<ServiceGpuView> gpus;
-  // How derate-agent reads it.
+  // The next three say how derate-agent reads it.
   double every_seconds = 1;
   std::optional<ConfiguredEngine> names;  // empty: an engine that Derate knows
   std::string wanted_model;               // the model whose metrics count; empty: any

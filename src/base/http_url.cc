@@ -20,7 +20,7 @@ bool is_of_name(char c) {
          c == '.' || c == '_';
 }
 
-// Of IPv6, which may end with an address of IPv4.
+// A character of an IPv6 address, which may end with an IPv4 address.
 bool is_of_address(char c) {
   return (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || (c >= '0' && c <= '9') || c == ':' ||
          c == '.';

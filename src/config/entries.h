@@ -24,7 +24,7 @@ Result<void> read_services(Settings& settings, const toml::node& node, std::stri
 // The entry as it would be written: only what differs from the default.
 std::string printed_entry(const JobSetting& job);
 std::string printed_entry(const ServiceSetting& service);
-// How one would be written, where there is none, as comments.
+// An example of an entry, as comments: `config print` shows it where the files have none.
 std::string job_example();
 std::string service_example();
 

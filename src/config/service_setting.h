@@ -16,7 +16,7 @@ struct ServiceSetting {
   std::string metrics;  // http://HOST[:PORT][/PATH] (base/http_url.h)
   std::string model;
   std::vector<std::string> promise;  // as core/latency_promise.h reads them
-  // Its GPUs, or the processes that have them.
+  // These name its GPUs, or the processes that have them.
   std::string gpus, process, unit, container;
   int most_running = 0;
   ConfiguredEngine names;

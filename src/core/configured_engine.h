@@ -5,7 +5,7 @@
 
 namespace derate {
 
-// Of an engine that Derate does not know by itself. Empty: not shown.
+// The metrics of an engine that Derate does not know by itself; empty: it does not show that one.
 struct ConfiguredEngine {
   std::string model_label = "model_name";
   std::string between_tokens, first_token;  // histograms, without _bucket

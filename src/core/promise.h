@@ -46,7 +46,7 @@ Promise latency(std::string what, double quantile, double seconds, std::string o
 // Of that kind, the strictest; of equally strict ones the first by origin and owner, so that their
 // order does not matter. In every phase where any of them is. Empty: there is none.
 std::optional<Promise> strictest(std::span<const Promise> promises, const PromiseKind& kind);
-// Of the latencies the strictest of that `what`. Empty: there is none.
+// The strictest latency of that `what`. Empty: there is none.
 std::optional<Promise> strictest_latency(std::span<const Promise> promises, std::string_view what);
 
 }  // namespace derate

@@ -11,7 +11,7 @@
 
 namespace derate {
 
-// Above 2^53 a double skips whole numbers: nothing counts that far by ones.
+// A double does not hold every whole number above 2^53, so that no counter can be right there.
 inline constexpr double kMostCounted = 9007199254740992.0;
 
 // Latencies counted by upper edges, as Prometheus has them: counts are cumulative, the last is of

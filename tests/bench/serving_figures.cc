@@ -111,7 +111,7 @@ void bursts(const Machine& machine, int seeds, int first) {
       100 * quantile(caused, 0.99), 100 * quantile(caused, 1));
 }
 
-// One request each so many seconds: each finds a GPU that has rested since.
+// A request comes each `gap_s` seconds and finds a GPU that has rested since.
 void rests(const Machine& machine, double gap_s, int gaps, int first) {
   std::vector<ServingRequest> requests;
   for (int i = 0; i < gaps; ++i)
@@ -125,8 +125,8 @@ void rests(const Machine& machine, double gap_s, int gaps, int first) {
   for (std::size_t i = 0; i < requests.size(); ++i)
     if (ours.first_token_s[i] && top.first_token_s[i])
       added.push_back(*ours.first_token_s[i] - *top.first_token_s[i]);
-  // Of the time in which no step ran, at the highest clock and at the envelope's lowest: own
-  // control keeps a high clock while the engine's context is open.
+  // The power of the GPU without a step, at the highest clock and at the envelope's lowest: the
+  // driver keeps a high clock while the engine's context is open.
   const double serving_w = machine.chip->idle_power.at(machine.top);
   const double cheapest_w = machine.chip->idle_power.at(machine.lowest);
   const double idle_s = top.idle_j / serving_w;

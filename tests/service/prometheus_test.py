@@ -31,7 +31,7 @@ SILENT = ("throttle_seconds", "refusals", "namespace!=")
 # these boards have not.
 ABSENT = {"derate_gpu_set_power_limit_watts", "derate_gpu_bound_sm_clock_hertz",
           "derate_gpu_fan_speed_ratio"}
-# Of engines that serve: no [[service]] is configured here (serving_test.py has one).
+# Metrics of engines that serve: this test has no [[service]] (serving_test.py has one).
 OF_SERVICES = "derate_service_"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

@@ -62,9 +62,8 @@ void put_promises(const Snapshot& snapshot, const MetricsOptions&, MetricSamples
 
 constexpr Metric kEngineMetrics[] = {
     {{"derate_service_metrics_age_seconds", Type::gauge, "seconds",
-      "Age of a service's newest metrics. GPUs that are governed for its promise run at the "
-      "highest "
-      "clock above 2 s."},
+      "Age of a service's newest metrics. Above 2 s, GPUs that its promise governs run at the "
+      "highest clock."},
      put<[](const ServiceView& service) { return service.age_seconds; }>},
     {{"derate_service_gpus", Type::gauge, "",
       "GPUs of a service, by whether its promise governs them."},

@@ -76,7 +76,7 @@ struct Metric {
   std::array<DcgmName, 8> dcgm = {};
 };
 std::span<const Metric> service_metrics();
-// Of engines that serve language models: a sample a service (engine_metrics.cc).
+// Metrics of engines that serve language models: a sample a service (engine_metrics.cc).
 std::span<const Metric> engine_metrics();
 std::span<const Metric> gpu_metrics();
 std::span<const Metric> tenant_metrics();

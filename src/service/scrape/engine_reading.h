@@ -10,7 +10,7 @@
 
 namespace derate {
 
-// Its age is the caller's to set.
+// The reading as it travels. The caller sets its age.
 ServiceReading reading_of(const std::string& service, const EngineReading& read);
 
 // The state, without its time and run. Errors: bad_data for what no engine can show: a number below

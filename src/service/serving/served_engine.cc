@@ -22,7 +22,7 @@ std::optional<double> bounded(int most_running) {
   return most_running > 0 ? std::optional<double>(most_running) : std::nullopt;
 }
 
-// Of the highest clock that it may be set to: its policy can do nothing about the others.
+// The clock as a share of the highest that the envelope allows: its policy sets none above that.
 std::optional<double> clock_share(const GpuRecord& record) {
   const auto& sample = record.record.sample;
   const auto& clocks = record.gpu.open.source->capability().sm_clocks;

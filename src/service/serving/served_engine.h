@@ -25,7 +25,7 @@ class ServedEngine {
   // empty: not known. `runs` counts the runs of all engines: each has a number of its own.
   void take(const ServiceReading& reading, Instant now, std::optional<Joules> energy,
             std::uint64_t& runs);
-  // There is no reading, for that reason.
+  // A reading failed, for that reason.
   void fail(const std::string& why);
   // A record of one of its GPUs. The slowest of them sets its pace.
   void take(const GpuRecord& record);

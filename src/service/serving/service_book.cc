@@ -117,8 +117,8 @@ std::vector<const ServiceBook::Service*> ServiceBook::on(const std::string& uuid
   return out;
 }
 
-// Of two engines on a GPU each one's prompts delay the other's tokens: neither's metrics say what
-// the other needs.
+// The prompts of each of two engines on a GPU delay the other's tokens, and neither's metrics show
+// the clock that the other needs.
 void ServiceBook::add_to(GpuWork& work, const std::string& uuid) const {
   const auto here = on(uuid);
   for (const Service* service : here) {

@@ -29,31 +29,32 @@ namespace derate {
 class ServiceBook {
  public:
   struct Options {
-    // That a GPU has used since some moment; empty: not known.
+    // The energy that a GPU has used since some fixed moment; empty: not known.
     std::function<std::optional<Joules>(const std::string& uuid)> energy;
     std::function<void(EventKind kind, std::string message, EventFields fields)> tell;
     Log log = {};
   };
-  // Metrics are old after this time: policies hold the highest clock (policy/slo). Of an engine
-  // that is only shown pages may be missed.
+  // Metrics are old after this time, and slo then holds the highest clock. An engine that promises
+  // nothing may miss some pages.
   static constexpr Duration kStale = std::chrono::seconds(2), kStaleShown = 5 * kStale;
   static constexpr Duration kPlaceEvery = std::chrono::seconds(1);
   static constexpr Duration kAgainAfter = std::chrono::seconds(10);  // what could not be governed
-  // Seconds from reading to reading: of who promises, and of others.
+  // Seconds between two readings of an engine that promises a latency, and of another.
   static constexpr double kEveryPromised = 0.25, kEveryShown = 1;
 
-  // Its operations are added to the routers. All outlive it.
+  // It adds its operations to the routers. All arguments outlive it.
   ServiceBook(Clock& clock, Fleet& fleet, CommandRouter& operators, CommandRouter& clients,
               Options options);
   ServiceBook(const ServiceBook&) = delete;
   ServiceBook& operator=(const ServiceBook&) = delete;
 
   void rules(const Settings& settings);
-  // The work of the GPUs, in their order, with the engines on them. `tenants`: who works there, as
+  // Adds the engines to the work of the GPUs, in their order. `tenants`: the processes there, as
   // last listed.
   std::vector<GpuWork> with_services(std::vector<GpuWork> work,
                                      std::span<const GpuTenants> tenants);
-  // Once a round, while the fleet is open: governs what promises, gives back the rest.
+  // Call it once a round, while the fleet is open: it governs the GPUs of services that promise a
+  // latency, and gives back those of others.
   void step();
   std::vector<ServiceView> views() const;
 

@@ -20,7 +20,7 @@ struct ServicePlace {
   std::string trouble;         // why there are none, or not those that were meant; empty: nothing
 };
 
-// Of one service, by the processes that were last listed.
+// The GPUs of one service, by the processes that were last listed.
 ServicePlace place_of(const ServiceSetting& service, std::span<const GpuTenants> gpus);
 
 }  // namespace derate

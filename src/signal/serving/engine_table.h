@@ -64,7 +64,8 @@ struct EngineRole {
 };
 std::span<const EngineRole> engine_roles();
 
-// Of an engine that is not in the table. Views into `configured`, which must outlive them.
+// The names of an engine that is not in the table, as views into `configured`, which must outlive
+// them.
 EngineNames engine_names(const ConfiguredEngine& configured);
 
 }  // namespace derate
