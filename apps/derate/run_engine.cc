@@ -121,6 +121,23 @@ ServiceView RunEngine::view() const {
   return out;
 }
 
+namespace {
+
+std::string phases_text(const ServiceFigures& of) {
+  std::string out;
+  const auto add = [&](const std::optional<double>& joules, const std::optional<double>& sd,
+                       std::string_view of_what) {
+    if (joules && sd)
+      out += fmt::format("{}about {:.2g} ± {:.1g} J {}", out.empty() ? " (" : ", ", *joules,
+                         1.96 * *sd, of_what);
+  };
+  add(of.joules_per_prompt_token, of.joules_per_prompt_token_sd, "a prompt token");
+  add(of.joules_per_decoded_token, of.joules_per_decoded_token_sd, "a decoded one");
+  return out.empty() ? out : out + ")";
+}
+
+}  // namespace
+
 std::string engine_sentence(const ServiceView& view) {
   std::string out = fmt::format("engine {}:", view.engine.empty() ? view.metrics : view.engine);
   for (const std::string& promise : view.promise) out += fmt::format(" {}", promise);
@@ -131,6 +148,7 @@ std::string engine_sentence(const ServiceView& view) {
       out += fmt::format("; {:.3g} % of tokens late, {:.3g} % by the clock", 100 * *of.late_ratio,
                          100 * of.late_by_clock_ratio.value_or(0));
     if (of.joules_per_token) out += fmt::format("; {:.3g} J a token", *of.joules_per_token);
+    out += phases_text(of);
     out += fmt::format("; of the last {:.0f} s", of.window_seconds);
   }
   return view.trouble.empty() ? out : out + "; " + view.trouble;

@@ -20,6 +20,8 @@ TEST(RunEngine, ItsSentenceHasThePromiseAndTheFigures) {
   EXPECT_EQ(engine_sentence(view),
             "engine vLLM: itl p99 <= 50 ms kept; 0.741 % of tokens late, 0.031 % by the clock; "
             "2.51 J a token; of the last 60 s");
+  view.figures->joules_per_prompt_token = 0.0213, view.figures->joules_per_prompt_token_sd = 0.001;
+  EXPECT_TRUE(has(engine_sentence(view), "2.51 J a token (about 0.021 ± 0.002 J a prompt token);"));
   view.figures->late_ratio = 0.021;
   EXPECT_TRUE(has(engine_sentence(view), "itl p99 <= 50 ms BROKEN: 2.1 % late, 0.031 % by"));
 }

@@ -67,6 +67,21 @@ void visit_fields(FieldsOf<ServiceFigures> auto& m, auto&& visit) {
   visit(optional_field("joules_per_token", "of its GPUs, idle time and prompts included")
             .in("J/token"),
         m.joules_per_token);
+  visit(optional_field("joules_per_prompt_token",
+                       "of reading prompts, as estimated; absent: not known to a third")
+            .in("J/token"),
+        m.joules_per_prompt_token);
+  visit(optional_field("joules_per_prompt_token_sd", "a standard deviation of it").in("J/token"),
+        m.joules_per_prompt_token_sd);
+  visit(optional_field("joules_per_decoded_token",
+                       "of decoding, as estimated; a request's first token is its prompt's")
+            .in("J/token"),
+        m.joules_per_decoded_token);
+  visit(optional_field("joules_per_decoded_token_sd", "a standard deviation of it").in("J/token"),
+        m.joules_per_decoded_token_sd);
+  visit(optional_field("waiting_energy_ratio",
+                       "of the energy, what was used while no request was there, as estimated"),
+        m.waiting_energy_ratio);
   visit(optional_field("itl_p50_at_most_seconds",
                        "half of the times from token to token are at most this; absent: above all "
                        "edges of the engine's histogram, or too few"),

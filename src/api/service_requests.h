@@ -61,6 +61,11 @@ struct ServiceGpuView {
 struct ServiceFigures {
   double window_seconds = 0;
   std::optional<double> tokens_per_second, requests_per_second, joules_per_token;
+  // Estimates, and a standard deviation of each; empty: not known to a third. A decoded token is
+  // any but the first of a request, which reading its prompt makes.
+  std::optional<double> joules_per_prompt_token, joules_per_prompt_token_sd;
+  std::optional<double> joules_per_decoded_token, joules_per_decoded_token_sd;
+  std::optional<double> waiting_energy_ratio;  // of the energy, while no request was there
   std::optional<double> itl_p50_at_most_seconds, itl_p99_at_most_seconds;
   std::optional<double> ttft_p50_at_most_seconds, ttft_p99_at_most_seconds;
   // The share of tokens that came later than the promise's edge; the share that did so because of

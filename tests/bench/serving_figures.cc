@@ -2,9 +2,11 @@
 // engine that rests. In virtual time, on a simulated V100; arrivals are drawn.
 //
 //     serving_figures [SEEDS [FIRST_SEED]]
+//     serving_figures SEEDS FIRST_SEED phases    joules of prompts, of decoding and of rests
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "base/number.h"
 #include "device/sim/serving/serving_requests.h"
 #include "lab/serving/governed_run.h"
+#include "lab/serving/phase_watch.h"
 #include "policy/registry/registry.h"
 
 namespace {
@@ -27,10 +30,14 @@ struct Machine {
   ServingLaw law = *find_serving_law(*chip, "mistral-7b");
   std::vector<ServingRequest> sizes = assumed_trace(1);
   Megahertz top{1297}, lowest{750};
+  int most_running = 16;
+  double edge_s = kEdgeS;
+  std::vector<double> rates = {0.13, 0.34, 0.55};  // requests a second, 15, 40, 65 % of capacity
 
   ServingSpec spec(std::span<const ServingRequest> requests, double length_s) const {
     ServingSpec out{.chip = chip, .law = law};
-    out.limits = {.most_running = 16, .step_tokens = law.step_tokens, .kv_tokens = law.kv_tokens};
+    out.limits = {
+        .most_running = most_running, .step_tokens = law.step_tokens, .kv_tokens = law.kv_tokens};
     out.requests = requests;
     out.length_s = length_s;
     return out;
@@ -39,12 +46,23 @@ struct Machine {
     const PolicyInfo* info = *find_policy("slo");
     return {.policy = info,
             .params = default_params(info->params),
-            .highest = Megahertz(1300),
+            .highest = top + Megahertz(3),
             .lowest = lowest,
-            .promises = {latency("itl", 0.99, kEdgeS)},
+            .promises = {latency("itl", 0.99, edge_s)},
             .seed = seed};
   }
 };
+
+Machine faster_machine() {
+  Machine out;
+  out.chip = *find_sim_chip("H100-SXM5");
+  out.law = *find_serving_law(*out.chip, "llama-8b");
+  out.top = Megahertz(1980), out.lowest = Megahertz(1140);
+  out.most_running = 64;
+  out.edge_s = 0.025;
+  out.rates = {0.84, 2.24, 3.64};
+  return out;
+}
 
 double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
@@ -139,6 +157,56 @@ void rests(const Machine& machine, double gap_s, int gaps, int first) {
       1000 * quantile(added, 0.5), 1000 * quantile(added, 0.99), 1000 * quantile(added, 1));
 }
 
+// Errors of the estimated joules of phases in hours, relative.
+struct PhaseErrors {
+  std::vector<double> prompts, decoding, rests;
+  int held = 0;  // hours in which the prompts' joules lie within two standard deviations
+
+  void add(const PhaseEnergies& got, const ServingRun& run) {
+    const double decoding_j = run.joules - run.prompts_j - run.idle_j;
+    prompts.push_back(std::abs(got.prompts_j / run.prompts_j - 1));
+    decoding.push_back(std::abs(got.decoding_j / decoding_j - 1));
+    rests.push_back(std::abs(got.waiting_j / run.idle_j - 1));
+    held += std::abs(got.prompts_j - run.prompts_j) <= 2 * got.unsure_j ? 1 : 0;
+  }
+  static std::string text(const char* name, const std::vector<double>& of) {
+    return fmt::format(
+        "{} {:.1f}, {:.1f} %", name,
+        100 * std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(of.size()),
+        100 * quantile(of, 1));
+  }
+};
+
+void phases(const Machine& machine, double rate, bool governed, int seeds, int first) {
+  PhaseErrors errors;
+  double unsure = 0;
+  for (int seed = first; seed < first + seeds; ++seed) {
+    const auto requests =
+        drawn_requests(machine.sizes, {.rate = rate, .seed = static_cast<std::uint64_t>(seed)});
+    GovernedServing how = machine.slo(static_cast<std::uint64_t>(seed));
+    if (!governed) {
+      how.policy = *find_policy("max-freq");
+      how.params = default_params(how.policy->params);
+    }
+    PhaseWatch seen(machine.top);
+    how.see = [&](const Record& record) { seen.see(record); };
+    const ServingRun run = *run_governed(machine.spec(requests, 3600), how);
+    errors.add(seen.sums(), run);
+    unsure += seen.sums().unsure_j / run.prompts_j / seeds;
+  }
+  fmt::print(
+      "{}, {:g} requests a second, {}, hours of {} seeds from {}: joules are off by (mean, most): "
+      "{}; {}; {}; prompts within two standard deviations (one is {:.0f} %): {} of {}\n",
+      machine.chip->name, rate, governed ? "slo" : "highest clock", seeds, first,
+      PhaseErrors::text("prompts", errors.prompts), PhaseErrors::text("decoding", errors.decoding),
+      PhaseErrors::text("rests", errors.rests), 100 * unsure, errors.held, seeds);
+}
+
+void all_phases(const Machine& machine, int seeds, int first) {
+  for (const double rate : machine.rates)
+    for (const bool governed : {false, true}) phases(machine, rate, governed, seeds, first);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -147,6 +215,11 @@ int main(int argc, char** argv) {
   };
   const int seeds = number(1, 100), first = number(2, 1);
   const Machine machine;
+  if (argc > 3) {
+    all_phases(machine, seeds, first);
+    all_phases(faster_machine(), seeds, first);
+    return 0;
+  }
   bursts(machine, seeds, first);
   rests(machine, 120, 100, first);
   rests(machine, 600, 100, first);

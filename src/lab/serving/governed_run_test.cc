@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "lab/serving/phase_watch.h"
 #include "lab/serving/test_serving.h"
 #include "policy/published_serving/published_serving.h"
 #include "policy/registry/registry.h"
@@ -80,6 +81,27 @@ TEST(GovernedRun, ThePolicyGetsMetricsAndPromises) {
   ASSERT_TRUE(run_governed(test.spec, how).ok());
   EXPECT_EQ(with_metrics, 100);  // 20 s, each 200 ms
   EXPECT_EQ(rounds, 125);        // 25 s, each 200 ms
+}
+
+// The truth is the simulated engine's own, step by step.
+TEST(GovernedRun, PhasesOfTheEnergyAreFound) {
+  ServingTest test({.rate = 0.3, .until_s = 1800, .seed = 9});
+  test.spec.length_s = 1800;
+  for (const char* policy : {"max-freq", "slo"}) {
+    GovernedServing how = under(**find_policy(policy), test);
+    how.promises = {latency("itl", 0.99, 0.15)};
+    PhaseWatch phases(test.clock(1));
+    how.see = [&](const Record& record) { phases.see(record); };
+    const auto run = run_governed(test.spec, how);
+    ASSERT_TRUE(run.ok());
+    const PhaseEnergies& got = phases.sums();
+    const double decoding_j = run->joules - run->prompts_j - run->idle_j;
+    EXPECT_NEAR(got.prompts_j, run->prompts_j, 2 * got.unsure_j) << policy;
+    EXPECT_LT(got.unsure_j, 0.25 * run->prompts_j) << policy;
+    EXPECT_NEAR(got.prompts_j / run->prompts_j, 1, 0.1) << policy;
+    EXPECT_NEAR(got.decoding_j / decoding_j, 1, 0.06) << policy;
+    EXPECT_NEAR(got.prompts_j + got.decoding_j + got.waiting_j, run->joules, 0.02 * run->joules);
+  }
 }
 
 // Policies of others run as the product's do: under a promise with room they save energy.

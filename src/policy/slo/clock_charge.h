@@ -17,12 +17,13 @@ class ClockHistory {
   // The least mean over any interval of that length whose end lies between the two.
   double least_mean(Instant from, Instant to, double length_s) const;
 
+  double mean(Instant from, Instant to) const;
+
  private:
   struct Point {
     Instant time;
     double share;
   };
-  double mean(Instant from, Instant to) const;
 
   std::deque<Point> points_;  // a share holds until the next point
 };

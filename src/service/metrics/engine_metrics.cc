@@ -32,6 +32,14 @@ void put_quantiles(const Snapshot& snapshot, const MetricsOptions&, MetricSample
   }
 }
 
+template <Number ServiceFigures::*Prompts, Number ServiceFigures::*Decoding>
+void put_phases(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
+  for (const ServiceView& service : snapshot.services) {
+    out.add(labels_of(service).add("phase", "prompts"), figure<Prompts>(service));
+    out.add(labels_of(service).add("phase", "decoding"), figure<Decoding>(service));
+  }
+}
+
 void put_requests(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
   for (const ServiceView& service : snapshot.services) {
     out.add(labels_of(service).add("state", "running"), service.running);
@@ -104,6 +112,22 @@ constexpr Metric kEngineMetrics[] = {
       "Energy of a service's GPUs in the last ten minutes, prompts and idle time included, divided "
       "by the tokens that it generated."},
      put<figure<&ServiceFigures::joules_per_token>>},
+    {{"derate_service_phase_joules_per_token", Type::gauge, "",
+      "Energy of a service's GPUs in the last ten minutes for a token: of reading prompts for a "
+      "prompt's, of decoding for a decoded one, as estimated. Not there while it is not known to a "
+      "third."},
+     put_phases<&ServiceFigures::joules_per_prompt_token,
+                &ServiceFigures::joules_per_decoded_token>,
+     "phase"},
+    {{"derate_service_phase_joules_per_token_deviation", Type::gauge, "",
+      "A standard deviation of that estimate."},
+     put_phases<&ServiceFigures::joules_per_prompt_token_sd,
+                &ServiceFigures::joules_per_decoded_token_sd>,
+     "phase"},
+    {{"derate_service_waiting_energy_ratio", Type::gauge, "",
+      "The share of the energy of a service's GPUs in the last ten minutes that was used while no "
+      "request was there, as estimated."},
+     put<figure<&ServiceFigures::waiting_energy_ratio>>},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "service/serving/service_window.h"
 
+#include <cmath>
 #include <utility>
 
 namespace derate {
@@ -23,6 +24,22 @@ std::optional<double> quantile(const std::optional<LatencyHistogram>& before,
                                const std::optional<LatencyHistogram>& now, double quantile) {
   if (!now) return std::nullopt;
   return quantile_at_most(before ? &*before : nullptr, *now, quantile);
+}
+
+constexpr double kMostUnsure = 1 / 3.0;  // relative: more is not known
+
+void put_phases(const PhaseEnergies& of, ServiceFigures& out) {
+  const auto put = [&](double joules, double tokens, auto& figure, auto& sd) {
+    if (tokens <= 0 || of.unsure_j > kMostUnsure * joules) return;
+    figure = joules / tokens;
+    sd = of.unsure_j / tokens;
+  };
+  put(of.prompts_j, of.prompt_tokens, out.joules_per_prompt_token, out.joules_per_prompt_token_sd);
+  put(of.decoding_j, of.decoded_tokens, out.joules_per_decoded_token,
+      out.joules_per_decoded_token_sd);
+  const double all_j = of.prompts_j + of.decoding_j + of.waiting_j;
+  if (all_j > 0 && of.unsure_j <= kMostUnsure * all_j)
+    out.waiting_energy_ratio = of.waiting_j / all_j;
 }
 
 }  // namespace
@@ -49,7 +66,9 @@ void ServiceWindow::take(const SharedServingState& state, std::optional<double> 
   Point now{state, {}, energy};
   if (!delta) {
     points_.clear();
+    phases_ = PhaseEnergy();
   } else {
+    if (!points_.empty()) look(*delta, points_.back(), now);
     if (!points_.empty()) now.late = points_.back().late;
     if (edge_s) {
       const LateTokens late =
@@ -60,12 +79,21 @@ void ServiceWindow::take(const SharedServingState& state, std::optional<double> 
       if (bound_) bound_->add(late.tokens, late.late);
     }
   }
+  now.phases = phases_.sums();
   // The last is kept only where it is far enough from the one before it.
   if (points_.size() >= 2 &&
       points_.back().state->time - points_[points_.size() - 2].state->time < kEvery)
     points_.pop_back();
   points_.push_back(std::move(now));
   while (points_.size() > 2 && state->time - points_[1].state->time >= kLength) points_.pop_front();
+}
+
+void ServiceWindow::look(const EngineDelta& delta, const Point& before, const Point& now) {
+  const ServingState &then = *before.state, &here = *now.state;
+  if (!before.energy || !now.energy || !here.prompt_tokens || !here.between_tokens) return;
+  const double share = clocks_.mean(then.time, here.time);
+  phases_.look(delta, phase_look(then, here, (*now.energy - *before.energy).value(),
+                                 share > 0 ? -std::log(share) : 0));
 }
 
 std::optional<ServiceFigures> ServiceWindow::figures() const {
@@ -80,6 +108,7 @@ std::optional<ServiceFigures> ServiceWindow::figures() const {
   const auto tokens = grown(before.generated_tokens, now.generated_tokens);
   if (from.energy && to.energy && tokens && *tokens > 0)
     out.joules_per_token = (*to.energy - *from.energy).value() / *tokens;
+  put_phases(to.phases - from.phases, out);
   out.itl_p50_at_most_seconds = quantile(before.between_tokens, now.between_tokens, 0.5);
   out.itl_p99_at_most_seconds = quantile(before.between_tokens, now.between_tokens, 0.99);
   out.ttft_p50_at_most_seconds = quantile(before.first_token, now.first_token, 0.5);

@@ -1,5 +1,5 @@
-// The last minutes of an engine that serves a language model: latencies, tokens, late tokens and
-// energy.
+// The last minutes of an engine that serves a language model: latencies, tokens, late tokens, and
+// energy by phases.
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 #include "policy/slo/clock_charge.h"
 #include "policy/slo/violation_bound.h"
 #include "signal/serving/engine_watch.h"
+#include "signal/serving/phase_energy.h"
 
 namespace derate {
 
@@ -43,11 +44,15 @@ class ServiceWindow {
     SharedServingState state;
     LateTokens late;  // since the first point
     std::optional<Joules> energy;
+    PhaseEnergies phases;  // since the first point
   };
+
+  void look(const EngineDelta& delta, const Point& before, const Point& now);
 
   ClockHistory clocks_;
   EngineWatch engine_;
   std::optional<ViolationBound> bound_;
+  PhaseEnergy phases_;
   std::deque<Point> points_;  // kEvery apart; the last is the newest
 };
 

@@ -66,6 +66,29 @@ TEST(ServiceWindow, CountsWhatIsLateAndWhatTheClockCaused) {
   EXPECT_DOUBLE_EQ(*figures->itl_p99_at_most_seconds, 0.1);
 }
 
+// A step of decoding takes 4 J, a prompt of 500 tokens 50 J, a second of rest 40 J.
+TEST(ServiceWindow, TellsPhasesApart) {
+  TestEngine engine;
+  ServiceWindow window({});
+  double joules = 0;
+  for (int i = 0; i <= 4 * 1200; ++i) {
+    window.take(engine.look(Instant(std::chrono::seconds(100)) + i * 250ms), {}, Joules(joules));
+    if (i == 4 * 60) EXPECT_FALSE(window.figures()->joules_per_prompt_token);
+    const int prompts = i % 60 == 0 ? 1 + i / 60 % 3 : 0;
+    const bool works = i % 60 < 15 + i / 60 % 30;
+    for (int k = 0; k < prompts; ++k) engine.read_prompt(500, 0.05);
+    if (works) engine.decode(5, 4, 0.04);
+    engine.state.running = works && i % 60 != 14 + i / 60 % 30 ? 4 : 0;
+    joules += 50 * prompts + (works ? 5 * 4 : 40 * 0.25);
+  }
+  const auto figures = window.figures();
+  ASSERT_TRUE(figures && figures->joules_per_prompt_token && figures->joules_per_decoded_token);
+  EXPECT_NEAR(*figures->joules_per_prompt_token, 0.1, 0.01);
+  EXPECT_NEAR(*figures->joules_per_decoded_token, 1, 0.02);
+  EXPECT_NEAR(*figures->joules_per_prompt_token, 0.1, 2 * *figures->joules_per_prompt_token_sd);
+  EXPECT_GT(*figures->waiting_energy_ratio, 0.2);
+}
+
 TEST(ServiceWindow, IsOfTheLastTenMinutes) {
   TestEngine engine;
   ServiceWindow window({});
