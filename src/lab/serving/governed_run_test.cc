@@ -85,8 +85,8 @@ TEST(GovernedRun, ThePolicyGetsMetricsAndPromises) {
 
 // The truth is the simulated engine's own, step by step.
 TEST(GovernedRun, PhasesOfTheEnergyAreFound) {
-  ServingTest test({.rate = 0.3, .until_s = 1800, .seed = 9});
-  test.spec.length_s = 1800;
+  ServingTest test({.rate = 0.3, .until_s = 3600, .seed = 9});
+  test.spec.length_s = 3600;
   for (const char* policy : {"max-freq", "slo"}) {
     GovernedServing how = under(**find_policy(policy), test);
     how.promises = {latency("itl", 0.99, 0.15)};
