@@ -14,6 +14,9 @@ constexpr double kModelSd = 0.02;  // of a stretch's energy: what the form of th
 constexpr double kForget = 1 / 1440.0;       // a stretch: contexts and requests change within hours
 constexpr double kSpreadForget = 1 / 100.0;  // of spread_, a stretch
 
+// Of the prompts' energy: a step that reads and decodes is counted as one that decodes alone.
+constexpr double kLawSd = 0.03;
+
 constexpr double kThousand = 1000;  // tokens of prompts are counted in thousands
 
 enum Coefficient : std::size_t {
@@ -49,10 +52,17 @@ double rest_s(const EngineDelta& delta, const PhaseLook& look) {
   return std::max(0.0, span_s(look) - delta.intervals_s / std::max(1.0, look.running_before));
 }
 
+// The first step of an engine at rest decodes nothing.
+double decoding_steps(const EngineDelta& delta, const PhaseLook& look) {
+  const bool began = look.running_before <= 0 && delta.first_tokens > 0;
+  return std::max(0.0, std::min(delta.steps - (began ? 1 : 0), delta.intervals));
+}
+
 // Of a request that found an engine at rest all time is known, of others about the middle.
 double since_first_token_s(const EngineDelta& delta, const PhaseLook& look) {
   if (look.running_before > 0) return span_s(look) / 2;
-  return std::min(span_s(look), delta.intervals_s / std::max(1.0, delta.first_tokens));
+  return std::min(span_s(look),
+                  delta.intervals_s / std::max({1.0, delta.first_tokens, look.running}));
 }
 
 }  // namespace
@@ -83,7 +93,7 @@ PhaseEnergy::PhaseEnergy() : belief_(coefficients) {
 void PhaseEnergy::look(const EngineDelta& delta, const PhaseLook& look) {
   if (look.to <= look.from) return;
   pending_.push_back({.look = look,
-                      .steps = std::min(delta.steps, delta.intervals),
+                      .steps = decoding_steps(delta, look),
                       .tokens = delta.intervals,
                       .waiting_s = rest_s(delta, look)});
   if (delta.prompt_tokens > 0 || delta.first_tokens > 0) spread_prompts(delta, look);
@@ -172,7 +182,7 @@ void PhaseEnergy::close_stretch() {
   sums_.prompts_j += read * scale;
   sums_.decoding_j += decoded * scale;
   sums_.waiting_j += sum > 0 ? rested * scale : all.joules;
-  sums_.unsure_j += std::min(all.joules, prompts.sd * std::sqrt(spread_));
+  sums_.unsure_j += std::min(all.joules, prompts.sd * std::sqrt(spread_) + kLawSd * read);
   sums_.prompt_tokens += all.prompt_tokens;
   sums_.decoded_tokens += all.decoded_tokens;
 }
