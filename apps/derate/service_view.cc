@@ -6,7 +6,6 @@
 
 #include "api/requests.h"
 #include "base/json.h"
-#include "core/latency_promise.h"
 #include "terminal/output.h"
 #include "terminal/text_width.h"
 
@@ -59,15 +58,10 @@ std::vector<std::string> cells_of(const ServiceView& service) {
 }  // namespace
 
 std::string service_promise_text(const ServiceView& service) {
-  if (service.promise.empty()) return "";
-  const auto promise = parse_latency(service.promise.front());
-  if (!promise.ok() || !service.figures || !service.figures->late_ratio) return "not known";
-  const ServiceFigures& figures = *service.figures;
-  const double allowed = 1 - promise->values[0], late = *figures.late_ratio;
-  const double tokens = figures.tokens_per_second.value_or(0) * figures.window_seconds;
-  if (tokens * allowed < 1) return "not known";
-  if (late <= allowed) return "kept";
-  return fmt::format("BROKEN: {:.3g} % late, {:.3g} % by the clock", 100 * late,
+  if (service.promise_state != "broken") return service.promise_state;
+  const ServiceFigures figures = service.figures.value_or(ServiceFigures{});
+  return fmt::format("BROKEN: {:.3g} % late, {:.3g} % by the clock",
+                     100 * figures.late_ratio.value_or(0),
                      100 * figures.late_by_clock_ratio.value_or(0));
 }
 

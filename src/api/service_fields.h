@@ -104,6 +104,10 @@ void visit_fields(FieldsOf<ServiceView> auto& m, auto&& visit) {
   visit(optional_field("engine", "as its page says; absent: not known"), m.engine);
   visit(optional_field("model", "as its page says; absent: not known"), m.model);
   visit(optional_field("promise", "latencies, such as itl p99 <= 50 ms; empty: none"), m.promise);
+  visit(optional_field("promise_state",
+                       "kept, broken, or not known (fewer tokens than allow one to be late); "
+                       "absent: nothing is promised"),
+        m.promise_state);
   visit(optional_field("edge_seconds",
                        "the engine's edge that stands for the promise: the largest that is not "
                        "above it; absent: none"),

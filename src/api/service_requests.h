@@ -77,6 +77,7 @@ struct ServiceView {
   std::string name, metrics;
   std::string engine, model;  // as its page has them; empty: not known
   std::vector<std::string> promise;
+  std::string promise_state;  // "kept", "broken" or "not known"; empty: nothing is promised
   // The largest edge of the engine's histogram that is within the promise.
   std::optional<double> edge_seconds;
   std::string trouble;                // a sentence; empty: none

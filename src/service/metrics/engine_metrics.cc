@@ -1,4 +1,6 @@
 // The rows of the catalogue that are of services, engines that serve language models.
+#include <utility>
+
 #include "core/latency_promise.h"
 #include "service/metrics/metric_catalogue.h"
 
@@ -56,6 +58,15 @@ void put_gpus(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& ou
   }
 }
 
+void put_state(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
+  constexpr std::pair<const char*, const char*> kStates[] = {
+      {"kept", "kept"}, {"broken", "broken"}, {"not_known", "not known"}};
+  for (const ServiceView& service : snapshot.services)
+    for (const auto& [label, state] : kStates)
+      if (!service.promise_state.empty())
+        out.add(labels_of(service).add("state", label), service.promise_state == state ? 1 : 0);
+}
+
 // The promised time, or the share of tokens that may be later.
 template <bool kShare>
 void put_promises(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
@@ -88,6 +99,11 @@ constexpr Metric kEngineMetrics[] = {
       "The share of tokens that the promise lets be later than that."},
      put_promises<true>,
      "latency"},
+    {{"derate_service_promise_state", Type::gauge, "",
+      "1 at the state of a service's latency promise, by the last ten minutes: "
+      "kept, broken, not_known (fewer tokens than allow one to be late)."},
+     put_state,
+     "state"},
     {{"derate_service_late_ratio", Type::gauge, "",
       "The share of the tokens of the last ten minutes that were later than the promise's edge."},
      put<figure<&ServiceFigures::late_ratio>>},

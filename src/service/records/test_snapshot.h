@@ -137,6 +137,7 @@ inline ServiceView full_service() {
                   .engine = "vLLM",
                   .model = "m",
                   .promise = {"itl p99 <= 50 ms"},
+                  .promise_state = "kept",
                   .edge_seconds = 0.05,
                   .age_seconds = 0.2,
                   .running = 8,

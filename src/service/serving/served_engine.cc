@@ -31,6 +31,15 @@ std::optional<double> clock_share(const GpuRecord& record) {
   return std::min(1.0, *sample->sm_clock / highest);
 }
 
+// A share of late tokens says nothing where less than one late token is allowed.
+std::string state_of(const Promise& promise, const std::optional<ServiceFigures>& figures) {
+  if (!figures || !figures->late_ratio) return "not known";
+  const double allowed = 1 - promise.values[0];
+  const double tokens = figures->tokens_per_second.value_or(0) * figures->window_seconds;
+  if (tokens * allowed < 1) return "not known";
+  return *figures->late_ratio <= allowed ? "kept" : "broken";
+}
+
 }  // namespace
 
 ServedEngine::ServedEngine(std::vector<Promise> promises, int most_running)
@@ -86,12 +95,15 @@ std::string ServedEngine::why_no_promise() const {
 ServiceView ServedEngine::view(Instant now) const {
   ServiceView out{.engine = engine_, .model = model_, .edge_seconds = edge_s()};
   for (const Promise& promise : promises_) out.promise.push_back(latency_text(promise));
+  const auto promise = strictest_latency(promises_, "itl");
+  if (promise) out.promise_state = "not known";
   if (state_ == nullptr) return out;
   out.age_seconds = seconds(now - state_->time);
   out.running = state_->running;
   out.waiting = state_->waiting;
   out.kv_share_ratio = state_->kv_share;
   if (!is_older_than(kFiguresKept, now)) out.figures = window_.figures();
+  if (promise) out.promise_state = state_of(*promise, out.figures);
   return out;
 }
 

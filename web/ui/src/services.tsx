@@ -10,21 +10,11 @@ const latency = (seconds?: number) =>
   seconds == null ? unknown
     : seconds < 1 ? `${Number((1000 * seconds).toPrecision(4))}\u00a0ms` : `${Number(seconds.toPrecision(4))}\u00a0s`;
 
-/** The share of tokens that may be late: 0.01 of "itl p99 <= 50 ms". */
-export function allowed(promise: string): number | undefined {
-  const found = /\bp([0-9.]+)\b/.exec(promise);
-  return found ? 1 - Number(found[1]) / 100 : undefined;
-}
-
 export function promiseOf(service: Service): { words: string; level: "" | "good" | "bad" } {
-  const [promise] = service.promise;
-  if (!promise) return { words: "none", level: "" };
-  const { late_ratio: late, tokens_per_second: rate = 0, window_seconds: window = 0 } = service.figures ?? {};
-  const may = allowed(promise);
-  // Less than one late token is allowed in so few.
-  if (late == null || may == null || rate * window * may < 1) return { words: "not known", level: "" };
-  if (late <= may) return { words: "kept", level: "good" };
-  return { words: `broken: ${percent(late, 1)} late`, level: "bad" };
+  const { promise_state: state = "none", figures } = service;
+  if (state === "kept") return { words: state, level: "good" };
+  if (state === "broken") return { words: `broken: ${percent(figures?.late_ratio, 1)} late`, level: "bad" };
+  return { words: state, level: "" };
 }
 
 function Row({ service, quiet }: { service: Service; quiet: boolean }) {

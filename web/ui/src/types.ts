@@ -133,6 +133,7 @@ export interface Service {
   name: string;
   engine?: string;
   promise: string[]; // "itl p99 <= 50 ms"
+  promise_state?: string; // kept, broken, not known; absent: nothing is promised
   trouble?: string;
   age_seconds?: number; // of its newest metrics
   running?: number;
