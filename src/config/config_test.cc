@@ -206,8 +206,8 @@ TEST(Config, AServiceHasAnAddressAPromiseAndGpus) {
 TEST(Config, AServiceThatCannotBeIsRefused) {
   const auto wrong = [](const std::string& lines) { return error_of(service_with(lines)); };
   const std::string at = "derate.toml:1:1: ";
-  EXPECT_EQ(wrong(""), at + "service \"chat\": it has no GPUs: wanted gpus, process, unit or "
-                            "container");
+  EXPECT_EQ(wrong(""), at + "service \"chat\": it has no GPUs: wanted gpus, process, unit, "
+                            "container or user");
   EXPECT_NE(wrong("gpus = \"0\"\nprocess = \"vllm\"\n").find("gpus says which GPUs it has"),
             std::string::npos);
   EXPECT_NE(wrong("gpus = \"0\"\npromise = [\"ttft p99 <= 1 s\"]\n").find("first tokens"),

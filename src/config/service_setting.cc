@@ -45,18 +45,18 @@ Result<void> check_service(const ServiceSetting& service) {
   for (const std::string& each : service.promise) {
     if (const auto read = parse_latency(each); !read.ok()) return read.error();
   }
-  const bool of_processes =
-      !service.process.empty() || !service.unit.empty() || !service.container.empty();
+  const bool of_processes = !service.process.empty() || !service.unit.empty() ||
+                            !service.container.empty() || !service.user.empty();
   if (service.gpus.empty() && !of_processes)
     return Error{
         Errc::invalid_argument,
-        fmt::format("service \"{}\": it has no GPUs: wanted gpus, process, unit or container",
+        fmt::format("service \"{}\": it has no GPUs: wanted gpus, process, unit, container or user",
                     service.name)};
   if (!service.gpus.empty() && of_processes)
     return Error{
         Errc::invalid_argument,
-        fmt::format("service \"{}\": gpus says which GPUs it has: process, unit and container "
-                    "are for a service without gpus",
+        fmt::format("service \"{}\": gpus says which GPUs it has: process, unit, container and "
+                    "user are for a service without gpus",
                     service.name)};
   if (!service.container.empty() && !is_container(service.container))
     return wrong("container", service.container, "12 to 64 digits 0-9a-f, the begin of its ID");

@@ -17,7 +17,7 @@ struct ServiceSetting {
   std::string model;
   std::vector<std::string> promise;  // as core/latency_promise.h reads them
   // These name its GPUs, or the processes that have them.
-  std::string gpus, process, unit, container;
+  std::string gpus, process, unit, container, user;
   int most_running = 0;
   ConfiguredEngine names;
   std::string where;  // FILE:LINE:COLUMN
@@ -47,6 +47,10 @@ void visit_service(auto& service, auto&& visit) {
       service.unit);
   key("container", "", "and whose processes are in this container, 12 digits of its ID or more",
       service.container);
+  key("user", "",
+      "and whose processes this user of the machine owns, a name of /etc/passwd or a number: "
+      "others may start programs of the same name",
+      service.user);
   key("model", "", "the model whose metrics count; empty: the page may have one", service.model);
   key("most_running", "",
       "requests that the engine runs at a time at most (vLLM: --max-num-seqs); 0: not known",

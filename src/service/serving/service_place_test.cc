@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_folder.h"
+#include "base/text.h"
+
 namespace derate {
 namespace {
 
@@ -24,11 +27,11 @@ TEST(ServicePlace, IsWhereAllThatItNamesMatches) {
   const std::string id = "0123456789abcdef";
   const ServiceSetting service{
       .process = "vllm*", .unit = "vllm.service", .container = id.substr(0, 12)};
-  EXPECT_TRUE(is_of(service, process("VLLM::EngineCore", "vllm.service", id)));
-  EXPECT_FALSE(is_of(service, process("python3", "vllm.service", id)));
-  EXPECT_FALSE(is_of(service, process("VLLM::EngineCore", "other.service", id)));
-  EXPECT_FALSE(is_of(service, process("VLLM::EngineCore", "vllm.service", "f" + id)));
-  EXPECT_FALSE(is_of({.container = id.substr(0, 12)}, process("a")));
+  EXPECT_TRUE(is_of(service, {}, process("VLLM::EngineCore", "vllm.service", id)));
+  EXPECT_FALSE(is_of(service, {}, process("python3", "vllm.service", id)));
+  EXPECT_FALSE(is_of(service, {}, process("VLLM::EngineCore", "other.service", id)));
+  EXPECT_FALSE(is_of(service, {}, process("VLLM::EngineCore", "vllm.service", "f" + id)));
+  EXPECT_FALSE(is_of({.container = id.substr(0, 12)}, {}, process("a")));
 }
 
 TEST(ServicePlace, HasTheGpusOfItsProcessesOrSaysWhyNot) {
@@ -40,6 +43,22 @@ TEST(ServicePlace, HasTheGpusOfItsProcessesOrSaysWhyNot) {
   EXPECT_TRUE(nowhere.gpus.empty());
   EXPECT_EQ(nowhere.trouble,
             "no process on a GPU is of it (process sglang*); 4 processes are on GPUs");
+}
+
+// Another user's program of that name does not bring its GPU under the promise.
+TEST(ServicePlace, OfAUserHasNoOtherUsersProcesses) {
+  const Folder folder;
+  const std::string users = folder.path() + "/passwd";
+  ASSERT_TRUE(write_file_atomically(users, "root:x:0:0::/:\nllm:x:998:998::/:\n").ok());
+  ProcessFacts ours = process("VLLM::EngineCore"), theirs = ours, unknown = ours;
+  ours.uid = 998, theirs.uid = 1000;
+  const std::vector<GpuTenants> gpus{gpu(0, {ours}), gpu(1, {theirs}), gpu(2, {unknown})};
+  for (const char* user : {"llm", "998"})
+    EXPECT_EQ(place_of({.process = "vllm*", .user = user}, gpus, users).gpus,
+              std::set<std::string>{"GPU-0"});
+  const auto nobody = place_of({.process = "vllm*", .user = "eve"}, gpus, users);
+  EXPECT_TRUE(nobody.gpus.empty());
+  EXPECT_EQ(nobody.trouble, "user: " + users + " has no user 'eve'");
 }
 
 TEST(ServicePlace, NamesItsGpus) {
