@@ -32,12 +32,10 @@ std::optional<double> clock_share(const GpuRecord& record) {
 }
 
 // A share of late tokens says nothing where less than one late token is allowed.
-std::string state_of(const Promise& promise, const std::optional<ServiceFigures>& figures) {
-  if (!figures || !figures->late_ratio) return "not known";
-  const double allowed = 1 - promise.values[0];
-  const double tokens = figures->tokens_per_second.value_or(0) * figures->window_seconds;
-  if (tokens * allowed < 1) return "not known";
-  return *figures->late_ratio <= allowed ? "kept" : "broken";
+const char* state_of(const Promise& promise, const LateTokens& of) {
+  const double allowed = of.tokens * (1 - promise.values[0]);
+  if (allowed < 1) return "not known";
+  return of.late <= allowed ? "kept" : "broken";
 }
 
 }  // namespace
@@ -102,8 +100,9 @@ ServiceView ServedEngine::view(Instant now) const {
   out.running = state_->running;
   out.waiting = state_->waiting;
   out.kv_share_ratio = state_->kv_share;
-  if (!is_older_than(kFiguresKept, now)) out.figures = window_.figures();
-  if (promise) out.promise_state = state_of(*promise, out.figures);
+  if (is_older_than(kFiguresKept, now)) return out;
+  out.figures = window_.figures();
+  if (promise) out.promise_state = state_of(*promise, window_.late());
   return out;
 }
 

@@ -11,12 +11,12 @@ using namespace std::chrono_literals;
 
 constexpr Instant kBegin{100s};
 
-// Counters after so many tokens, of which so many took longer than the promised 50 ms.
+// Counts after so many times from token to token, of which so many are longer than the promised
+// 50 ms. The engine counts nothing else.
 ServiceReading reading(double tokens, double late) {
   ServiceReading out{.engine = "vLLM", .promise_possible = true};
   out.running = 1;
   out.waiting = 0;
-  out.generated_tokens = tokens;
   out.between_tokens = LatencyCountsView{
       .edges_seconds = {0.05, 0.1}, .counts = {tokens - late, tokens, tokens}, .sum_seconds = 1};
   return out;

@@ -1,6 +1,5 @@
 #include "service/serving/service_window.h"
 
-#include <cmath>
 #include <utility>
 
 namespace derate {
@@ -91,9 +90,16 @@ void ServiceWindow::take(const SharedServingState& state, std::optional<double> 
 void ServiceWindow::look(const EngineDelta& delta, const Point& before, const Point& now) {
   const ServingState &then = *before.state, &here = *now.state;
   if (!before.energy || !now.energy || !here.prompt_tokens || !here.between_tokens) return;
-  const double share = clocks_.mean(then.time, here.time);
   phases_.look(delta, phase_look(then, here, (*now.energy - *before.energy).value(),
-                                 share > 0 ? -std::log(share) : 0));
+                                 clocks_.mean(then.time, here.time)));
+}
+
+LateTokens ServiceWindow::late() const {
+  if (points_.empty()) return {};
+  LateTokens out = points_.back().late;
+  const LateTokens& before = points_.front().late;
+  out.tokens -= before.tokens, out.late -= before.late, out.caused -= before.caused;
+  return out;
 }
 
 std::optional<ServiceFigures> ServiceWindow::figures() const {
@@ -113,9 +119,9 @@ std::optional<ServiceFigures> ServiceWindow::figures() const {
   out.itl_p99_at_most_seconds = quantile(before.between_tokens, now.between_tokens, 0.99);
   out.ttft_p50_at_most_seconds = quantile(before.first_token, now.first_token, 0.5);
   out.ttft_p99_at_most_seconds = quantile(before.first_token, now.first_token, 0.99);
-  if (const double late_of = to.late.tokens - from.late.tokens; late_of > 0) {
-    out.late_ratio = (to.late.late - from.late.late) / late_of;
-    out.late_by_clock_ratio = (to.late.caused - from.late.caused) / late_of;
+  if (const LateTokens of = late(); of.tokens > 0) {
+    out.late_ratio = of.late / of.tokens;
+    out.late_by_clock_ratio = of.caused / of.tokens;
   }
   if (bound_ && bound_->tokens() > 0) out.late_at_most_ratio = bound_->at_most();
   return out;

@@ -36,6 +36,8 @@ class ServiceWindow {
   // since some moment; empty: not known. If the engine began anew, so does this.
   void take(const SharedServingState& state, std::optional<double> edge_s,
             std::optional<Joules> energy);
+  // Tokens between the first reading and the newest; 0 where there is no edge.
+  LateTokens late() const;
   // Empty: there are no two readings of one run.
   std::optional<ServiceFigures> figures() const;
 
