@@ -2,7 +2,10 @@
 // engine that rests. In virtual time, on a simulated V100; arrivals are drawn.
 //
 //     serving_figures [SEEDS [FIRST_SEED]]
-//     serving_figures SEEDS FIRST_SEED phases    joules of prompts, of decoding and of rests
+//     serving_figures SEEDS FIRST_SEED phases [TRACE]
+//
+// The second prints the errors of the joules of prompts, of decoding and of rests; TRACE is a CSV
+// of half an hour of requests (arrival_s, prompt_tokens, generated_tokens), else they are drawn.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,13 +26,14 @@ using namespace derate;
 
 constexpr double kEdgeS = 0.3;     // promised: the edge of docs/policies/slo.md at 40 %
 constexpr double kBurstAtS = 540;  // one window with the minute after it
+constexpr double kTraceS = 1800;
 constexpr double kBurstS = 20, kBurstTimes = 3, kMinuteS = 60;
 
 struct Machine {
   const SimChip* chip = *find_sim_chip("V100-SXM2");
   ServingLaw law = *find_serving_law(*chip, "mistral-7b");
-  std::vector<ServingRequest> sizes = assumed_trace(1);
-  Megahertz top{1297}, lowest{750};
+  std::vector<ServingRequest> sizes = assumed_trace(1), trace = {};
+  Megahertz top{1297}, highest{1300}, lowest{750};  // the chip's clock, and the envelope
   int most_running = 16;
   double edge_s = kEdgeS;
   std::vector<double> rates = {0.13, 0.34, 0.55};  // requests a second, 15, 40, 65 % of capacity
@@ -42,11 +46,17 @@ struct Machine {
     out.length_s = length_s;
     return out;
   }
+  // Of an hour.
+  std::vector<ServingRequest> requests(double rate, std::uint64_t seed) const {
+    if (trace.empty()) return drawn_requests(sizes, {.rate = rate, .seed = seed});
+    const double of_trace = static_cast<double>(trace.size()) / kTraceS;
+    return thinned(trace, {.length_s = kTraceS, .times = 2, .keep = rate / of_trace, .seed = seed});
+  }
   GovernedServing slo(std::uint64_t seed) const {
     const PolicyInfo* info = *find_policy("slo");
     return {.policy = info,
             .params = default_params(info->params),
-            .highest = top + Megahertz(3),
+            .highest = highest,
             .lowest = lowest,
             .promises = {latency("itl", 0.99, edge_s)},
             .seed = seed};
@@ -57,7 +67,7 @@ Machine faster_machine() {
   Machine out;
   out.chip = *find_sim_chip("H100-SXM5");
   out.law = *find_serving_law(*out.chip, "llama-8b");
-  out.top = Megahertz(1980), out.lowest = Megahertz(1140);
+  out.top = out.highest = Megahertz(1980), out.lowest = Megahertz(1140);
   out.most_running = 64;
   out.edge_s = 0.025;
   out.rates = {0.84, 2.24, 3.64};
@@ -181,8 +191,7 @@ void phases(const Machine& machine, double rate, bool governed, int seeds, int f
   PhaseErrors errors;
   double unsure = 0;
   for (int seed = first; seed < first + seeds; ++seed) {
-    const auto requests =
-        drawn_requests(machine.sizes, {.rate = rate, .seed = static_cast<std::uint64_t>(seed)});
+    const auto requests = machine.requests(rate, static_cast<std::uint64_t>(seed));
     GovernedServing how = machine.slo(static_cast<std::uint64_t>(seed));
     if (!governed) {
       how.policy = *find_policy("max-freq");
@@ -214,10 +223,12 @@ int main(int argc, char** argv) {
     return at < argc ? parse_number<int>(argv[at]).value_or(otherwise) : otherwise;
   };
   const int seeds = number(1, 100), first = number(2, 1);
-  const Machine machine;
+  Machine machine;
   if (argc > 3) {
+    Machine faster = faster_machine();
+    if (argc > 4) faster.trace = machine.trace = *load_requests(argv[4]);
     all_phases(machine, seeds, first);
-    all_phases(faster_machine(), seeds, first);
+    all_phases(faster, seeds, first);
     return 0;
   }
   bursts(machine, seeds, first);

@@ -99,7 +99,7 @@ Result<ServingLoad> compare_load(const CompareServing& spec, double load, double
   out.top.label = "top clock";
   for (const ServingPolicy& policy : spec.policies) out.policies.push_back({.label = policy.label});
   std::vector<ServingFigures> constants;
-  for (const Megahertz clock : of_load.constants) constants.push_back({.clock = clock});
+  for (const Megahertz constant : of_load.constants) constants.push_back({.clock = constant});
   const auto runs = TRY(in_parallel(
       static_cast<std::size_t>(spec.seeds), 0,
       [&](std::size_t i) { return run_seed(of_load, out.edge_s, spec.first_seed + i); },

@@ -1,8 +1,5 @@
 #include "lab/serving/phase_watch.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace derate {
 
 void PhaseWatch::see(const Record& record) {
@@ -16,17 +13,17 @@ void PhaseWatch::see(const Record& record) {
 
 void PhaseWatch::take_clock(const Sample& sample) {
   if (!sample.sm_clock) return;
-  x_ += std::log(highest_ / *sample.sm_clock);
+  shares_ += *sample.sm_clock / highest_;
   ++clocks_;
 }
 
 void PhaseWatch::take_metrics(const SharedServingState& state, Joules energy) {
   if (const auto delta = engine_.look(state))
     phases_.look(*delta, phase_look(*before_, *state, (energy - energy_).value(),
-                                    x_ / std::max(1, clocks_)));
+                                    clocks_ > 0 ? shares_ / clocks_ : 1));
   before_ = state;
   energy_ = energy;
-  x_ = 0;
+  shares_ = 0;
   clocks_ = 0;
 }
 

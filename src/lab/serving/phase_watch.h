@@ -25,7 +25,7 @@ class PhaseWatch {
   PhaseEnergy phases_;
   SharedServingState before_;
   Joules energy_{};
-  double x_ = 0;  // sum since the metrics before, and of how many
+  double shares_ = 0;  // of the highest clock, sum since the metrics before, and of how many
   int clocks_ = 0;
 };
 

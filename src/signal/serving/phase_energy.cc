@@ -74,11 +74,12 @@ PhaseEnergies operator-(PhaseEnergies later, const PhaseEnergies& before) {
   return later;
 }
 
-PhaseLook phase_look(const ServingState& before, const ServingState& now, double joules, double x) {
+PhaseLook phase_look(const ServingState& before, const ServingState& now, double joules,
+                     double clock_share) {
   return {.from = before.time,
           .to = now.time,
           .joules = joules,
-          .x = x,
+          .x = clock_share > 0 ? -std::log(clock_share) : 0,
           .running_before = before.running.value_or(0),
           .running = now.running.value_or(0),
           .waiting = now.waiting.value_or(0),

@@ -40,8 +40,9 @@ struct PhaseLook {
   double kv_share = 0;
 };
 
-// Metrics that are missing count as 0.
-PhaseLook phase_look(const ServingState& before, const ServingState& now, double joules, double x);
+// Metrics that are missing count as 0. `clock_share`: of the highest clock, the mean.
+PhaseLook phase_look(const ServingState& before, const ServingState& now, double joules,
+                     double clock_share);
 
 class PhaseEnergy {
  public:
