@@ -6,8 +6,9 @@ engine is installed. It changes no clock and no limit.
 
     python3 bench-cuda/generate_loop.py --port 8000 --seconds 300 --requests 2
 
-It ends with a line of JSON: how often each phase ran, and what prompts and decoding took per token
-when they were alone, by the GPU's energy counter.
+It first runs each phase alone for ten seconds. After --seconds it prints a line of JSON: how often
+each phase ran, and the joules of each alone by the GPU's energy counter. It then serves its last
+metrics until it is ended.
 """
 
 import argparse
@@ -159,16 +160,32 @@ class Engine:
         self.show()
 
 
-def counter_joules():
+def nvml_device(nvml):
+    """The GPU that PyTorch computes on: CUDA and NVML may number GPUs differently."""
+    device = ctypes.c_void_p()
+    number = str(torch.cuda.get_device_properties(0).uuid).removeprefix("GPU-")
+    uuid = f"GPU-{number}".encode()
+    for failed in (nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(device))):
+        if failed:
+            raise RuntimeError(f"NVML does not find {uuid.decode()}: error {failed}")
+    return device
+
+
+def energy_counter():
+    """A function that returns the joules which the GPU has used since its driver was loaded."""
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    nvml.nvmlInit_v2()
-    device, energy = ctypes.c_void_p(), ctypes.c_ulonglong()
-    nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
-    nvml.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(energy))
-    return energy.value / 1000
+    device = nvml_device(nvml)
+
+    def joules():
+        energy = ctypes.c_ulonglong()
+        failed = nvml.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(energy))
+        if failed:
+            raise RuntimeError(f"NVML gives no energy of this GPU: error {failed}")
+        return energy.value / 1000
+    return joules
 
 
-def alone(work):
+def alone(work, counter_joules):
     """Joules for each call of work, which is repeated."""
     for _ in range(3):
         work()
@@ -179,14 +196,15 @@ def alone(work):
     return (counter_joules() - joules) / calls
 
 
-def each_alone(model, prompt):
+def each_alone(model, prompt, most, counter_joules):
     rest = counter_joules()
     time.sleep(ALONE_S)
     out = {"rest_watts": (counter_joules() - rest) / ALONE_S,
-           "prompt_token": alone(lambda: model.step(prompt, [0], [0])) / prompt}
-    for count in (1, 2, 4, 8):
+           "prompt_token": alone(lambda: model.step(prompt, [0], [0]),
+                                 counter_joules) / prompt}
+    for count in [each for each in (1, 2, 4, 8) if each <= most]:
         out[f"step_of_{count}"] = alone(
-            lambda: model.step(1, list(range(count)), [prompt] * count))
+            lambda: model.step(1, list(range(count)), [prompt] * count), counter_joules)
     return out
 
 
@@ -217,8 +235,12 @@ def main():
     parser.add_argument("--tokens", type=int, nargs=2, default=(50, 200), help="generated, from to")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.prompt[1] + options.tokens[1] > LONGEST:
+        parser.error(f"--prompt and --tokens: {options.prompt[1]} and {options.tokens[1]} tokens "
+                     f"together, {LONGEST} are allowed")
+    counter_joules = energy_counter()
     model, metrics, draw = Model(options.running), Metrics(), random.Random(options.seed)
-    joules = each_alone(model, sum(options.prompt) // 2)
+    joules = each_alone(model, sum(options.prompt) // 2, options.running, counter_joules)
     engine = Engine(model, metrics, options.running)
     serve(metrics, options.port)
     print("serving", flush=True)
