@@ -129,7 +129,7 @@ std::string phases_text(const ServiceFigures& of) {
                        std::string_view of_what) {
     if (joules && sd)
       out += fmt::format("{}about {:.2g} ± {:.1g} J {}", out.empty() ? " (" : ", ", *joules,
-                         1.96 * *sd, of_what);
+                         2 * *sd, of_what);
   };
   add(of.joules_per_prompt_token, of.joules_per_prompt_token_sd, "a prompt token");
   add(of.joules_per_decoded_token, of.joules_per_decoded_token_sd, "a decoded one");
