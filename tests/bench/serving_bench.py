@@ -120,6 +120,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
     build = Path(options.build).resolve()
+    ThreadingHTTPServer.request_queue_size = 64  # all services connect at once
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     size = len(page(Handler.begin))
